@@ -1,0 +1,1 @@
+"""From config text to a checked DeepSpeed config: `document` reads and locates, the other modules judge."""

@@ -1,0 +1,396 @@
+"""Hjson text -> values and their places, exactly as the `hjson` package reads it for DeepSpeed, and on past a mistake.
+
+hjson is a loop over characters that stops at the first mistake and keeps no places. Here a config that is ordinary
+JSON costs one regular expression a member; whatever else Hjson allows goes through functions that follow hjson's own
+(`decoder.py` of hjson 3.1.0, named at each), surprises included:
+
+    8.0, 1e1          integers, as every number below 1e10 without fraction
+    1e400             an OverflowError, more than 4300 digits a ValueError: a problem here
+    True, 1_000,      strings: a value without quotes that is no JSON word takes the rest of its line, commas included
+    {a: 1 b: 2}       the same: one member, whose value is the string `1 b: 2}`
+    '''...'''         several lines, less the indentation of the first quote; without any line end in the file, IndexError
+    "\\u+123"          int("+123", 16) is happy, so hjson is
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from ds_accum.config.document import BYTE_ORDER_MARK, ProblemKind, Reading
+from ds_accum.config.hjson_mistakes import Mistakes, StopReading
+from ds_accum.config.wording import shortened
+
+if TYPE_CHECKING:
+    from ds_accum.config.document import Limits
+
+__all__ = ["read_hjson"]
+
+# The ordinary cases. An unquoted word must be followed by what ends it in Hjson: in `[1 2]` there is no number.
+_BLANK = r"[ \t\n\r]*"
+_STRING = r'"([^"\\\x00-\x1f]*)"'
+_END_OF_WORD = r"[ \t]*(?=[,}\]#\n\r]|/[/*]|\Z)"
+_INTEGER = r"-?(?:0|[1-9][0-9]*)"
+_SCALAR = (
+    rf"{_STRING}"
+    rf"|(true|false|null){_END_OF_WORD}"
+    rf"|({_INTEGER}){_END_OF_WORD}"
+    rf"|({_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?){_END_OF_WORD}"
+)
+_VALUE = rf"(?:(?:{_SCALAR}){_BLANK}(?:,{_BLANK})?|([{{\[]){_BLANK})"
+_match_item = re.compile(_VALUE).match
+_match_member = re.compile(rf"{_STRING}{_BLANK}:{_BLANK}{_VALUE}").match
+# The groups of _match_item; those of _match_member are one higher, as the key is the first.
+_IS_STRING, _IS_WORD, _IS_INTEGER, _IS_FLOAT, _IS_BRACKET = 1, 2, 3, 4, 5
+
+# The rest of Hjson.
+_match_name = re.compile(r"([^:{}\[\], \t\n\r]*)[ \t\n\r]*").match
+_match_line = re.compile(r"[^\n\r]*").match
+_match_indentation = re.compile(r"[ \t\r]*").match
+_match_word = re.compile(r"(true|false|null)[^\S\n\r]*(?=[,}\]#\n\r]|/[/*]|\Z)").match
+_match_number = re.compile(rf"(-?(?:0|[1-9]\d*))((?:\.\d+)?(?:[eE][-+]?\d+)?){_END_OF_WORD}").match
+_match_chunk = {
+    '"': re.compile(r'([^"\\\x00-\x1f]*)(["\\\x00-\x1f]|\Z)').match,
+    "'": re.compile(r"([^'\\\x00-\x1f]*)(['\\\x00-\x1f]|\Z)").match,
+}
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_PUNCTUATORS = ("", "{", "}", "[", "]", ",", ":")
+
+
+def read_hjson(text: str, limits: Limits) -> Reading:
+    """Values as hjson.loads gives them, in dicts; for a text that it refuses, what can be read, and the problems."""
+    reader = _Reader(text, limits)
+    try:
+        reader.read()
+    except StopReading:
+        reader.close_all()
+    if reader.braceless and reader.crashes is False:
+        # hjson tries an object without braces first, and where that fails in its own way, a single value.
+        alone = _read_single_value(text, limits)
+        if alone is not None:
+            return alone
+    return Reading(value=reader.value, root=reader.root, problems=reader.problems)
+
+
+def _read_single_value(text: str, limits: Limits) -> Reading | None:
+    """The reading of a text that is one value and nothing else, None if it is not."""
+    reader = _Reader(text, limits)
+    try:
+        start = reader.skip_byte_order_mark()
+        value, end, after = reader.scalar(start)
+        refused = any(problem.kind is not ProblemKind.NUMBER for problem in reader.problems)
+        if refused or reader.skip(after) != len(text):
+            return None
+    except StopReading:
+        return None
+    return Reading(value=value, root=(-1, -1, start, end, None), problems=reader.problems)
+
+
+class _Reader(Mistakes):
+    """One reading. `position` below is always the offset of the next character to look at."""
+
+    def read(self) -> None:
+        """The whole text: hjson's `decode` and `raw_decode`."""
+        text = self.text
+        position = self.skip_byte_order_mark()
+        if position == len(text):
+            # hjson reads a text without any value as {}, but not behind a byte order mark.
+            if text.startswith((BYTE_ORDER_MARK, "\xef\xbb\xbf")):
+                message = "nothing but a byte order mark and blanks"
+                self.mistake(message, 0, 1, kind=ProblemKind.EMPTY, remedy="write at least {}")
+            return
+        bracket = text[position]
+        if bracket in "{[":
+            self.open(bracket, position, None, -1, -1)
+            position += 1
+        else:
+            self.braceless = True
+            self.open("{", position, None, -1, -1)
+        self.settled = position if self.braceless else -1
+        while True:
+            position = self.skip(self._read_containers(position))
+            if position == len(text) or not self.text_after_root(position):
+                return
+            position = self.settled
+
+    def skip_byte_order_mark(self) -> int:
+        """The offset of the first token."""
+        if self.text.startswith(BYTE_ORDER_MARK):
+            return self.skip(1)
+        # The same mark, if its bytes were decoded one by one.
+        return self.skip(3 if self.text.startswith("\xef\xbb\xbf") else 0)
+
+    def _read_containers(self, position: int) -> int:
+        """Until the root is closed: hjson's JSONObject and JSONArray, without recursion. Returns where the root ends."""
+        text, stack = self.text, self.stack
+        digits = self.limits.integer_digits
+        item: Any
+        while stack:
+            value, children, *_ = stack[-1]
+            is_object = type(value) is dict
+            match_next = _match_member if is_object else _match_item
+            while True:
+                match = match_next(text, position)
+                if match is None:
+                    # A bracket may have been opened or closed there.
+                    position = self._member(position) if is_object else self._item(position)
+                    break
+                group = match.lastindex or 0
+                kind = group - is_object
+                start, end = match.span(group)
+                if kind == _IS_STRING:
+                    item = match[group]
+                    start -= 1
+                    end += 1
+                elif kind == _IS_INTEGER and end - start <= digits:
+                    item = int(match[group])
+                elif kind == _IS_WORD:
+                    item = _WORDS[match[group]]
+                elif kind == _IS_BRACKET:
+                    if is_object:
+                        self.open(match[group], start, match[1], position, match.end(1) + 1)
+                    else:
+                        self.open(match[group], start, None, -1, -1)
+                    position = match.end()
+                    break
+                else:
+                    item = self._number(match[group], kind == _IS_FLOAT, start, end)
+                if is_object:
+                    key = match[1]
+                    node = (position, match.end(1) + 1, start, end, None)
+                    if key in children:
+                        self.duplicate(key, node, children[key])
+                    value[key] = item
+                    children[key] = node
+                else:
+                    value.append(item)
+                    children.append((-1, -1, start, end, None))
+                position = match.end()
+        return position
+
+    # The same, one step at a time, for everything that is not ordinary
+
+    def _member(self, position: int) -> int:
+        """A member, or the end, of the innermost object."""
+        text = self.text
+        if position != self.settled:
+            position = self._settle(position)
+        character = text[position : position + 1]
+        is_braceless = self.braceless and len(self.stack) == 1
+        if character == "}" and not is_braceless:
+            return self._close(position + 1)
+        if not character:
+            if is_braceless:
+                return self._close(max((node[3] for node in self.stack[0].children.values()), default=position))
+            self.never_closed()
+        if character in "\"'":
+            key, key_end, is_closed = self._string(position)
+            if not is_closed:
+                return self.resume(key_end)
+            colon = self.skip(key_end)
+        else:
+            # hjson's scanKeyName: blanks may only come last, and only where there are some is other white space stripped.
+            name = _match_name(text, position)
+            key, colon = (name[1], name.end()) if name else ("", position)
+            if not key or text[colon : colon + 1] not in (":", "=", ""):
+                return self.bad_key(position)
+            key_end = position + len(key)
+            if colon > key_end:
+                key = key.rstrip()
+                key_end = position + len(key) if key else key_end
+        if text.startswith(":", colon):
+            start = self.skip(colon + 1)
+        else:
+            start = self.missing_colon(position, key_end, colon)
+            if start < 0:
+                return self.separate(colon)
+        return self._value(start, key, position, key_end)
+
+    def _item(self, position: int) -> int:
+        """An item, or the end, of the innermost list."""
+        if position != self.settled:
+            position = self._settle(position)
+        if self.text.startswith("]", position):
+            return self._close(position + 1)
+        return self._value(position, None, -1, -1)
+
+    def _value(self, position: int, key: str | None, key_start: int, key_end: int) -> int:
+        character = self.text[position : position + 1]
+        if character and character in "{[":
+            self.open(character, position, key, key_start, key_end)
+            return self.resume(position + 1)
+        if character in _PUNCTUATORS:
+            return self.bad_value(position, key)
+        value, end, after = self.scalar(position)
+        self.keep(key, value, (key_start, key_end, position, end, None))
+        return self.separate(after)
+
+    def _settle(self, position: int) -> int:
+        """Skip what the regular expressions leave: comments, and a comma behind them."""
+        before = position - 1
+        while self.text[before] in " \t\n\r":
+            before -= 1
+        return self.resume(position) if self.text[before] in ",{[" else self.separate(position)
+
+    def _close(self, end: int) -> int:
+        self.close(end)
+        return self.separate(end) if self.stack else end
+
+    # Values that are neither objects nor lists: (value, where it ends, where reading goes on)
+
+    def scalar(self, position: int) -> tuple[Any, int, int]:
+        """hjson's `_scan_once`, less brackets."""
+        text = self.text
+        if text.startswith("'''", position):
+            value, end = self._multiline_string(position)
+            return value, end, end
+        if text[position] in "\"'":
+            value, end, _ = self._string(position)
+            return value, end, end
+        return self._quoteless(position)
+
+    def _quoteless(self, position: int) -> tuple[Any, int, int]:
+        """hjson's `scantfnns`: a word or a number if something ends it, else a string up to the end of the line."""
+        text = self.text
+        word = _match_word(text, position)
+        if word is not None:
+            return _WORDS[word[1]], word.end(1), word.end()
+        number = _match_number(text, position)
+        if number is not None:
+            end = number.end(2)
+            return self._number(number[1] + number[2], bool(number[2]), position, end), end, number.end()
+        line = _match_line(text, position)
+        raw = line[0] if line else ""
+        return raw.strip(), position + len(raw.rstrip(" \t")), position + len(raw)
+
+    def _number(self, token: str, is_float: bool, start: int, end: int) -> int | float:
+        if not is_float:
+            if len(token) - token.startswith("-") <= self.limits.integer_digits:
+                return int(token)
+            self.number_out_of_range(start, end, f"more than {self.limits.integer_digits} digits")
+            return -math.inf if token.startswith("-") else math.inf
+        number = float(token)
+        if math.isinf(number):
+            # hjson asks whether int(number) == number, which raises OverflowError.
+            self.number_out_of_range(start, end, "too large for a 64-bit float")
+        elif abs(number) < 1e10 and int(number) == number:
+            return int(number)
+        return number
+
+    def _string(self, position: int) -> tuple[str, int, bool]:
+        """hjson's `scanstring`. Returns the string, where it ends, and whether a quote ends it."""
+        text, quote = self.text, self.text[position]
+        match_chunk = _match_chunk[quote]
+        pieces: list[str] = []
+        end = position + 1
+        while True:
+            chunk = match_chunk(text, end)
+            assert chunk is not None, "the pattern matches at every offset"
+            pieces.append(chunk[1])
+            end = chunk.end()
+            stop = chunk[2]
+            if stop == quote:
+                return "".join(pieces), end, True
+            if stop == "\\" and text[end : end + 1] not in ("", "\n", "\r"):
+                piece, end = self._escape(end)
+                pieces.append(piece)
+            elif stop in ("", "\\", "\n", "\r"):
+                return self._unclosed_string(position)
+            else:
+                code = f"U+{ord(stop):04X}"
+                escape = {"\t": "\\t", "\b": "\\b", "\f": "\\f"}.get(stop, f"\\u{ord(stop):04x}")
+                message = f"the control character {code} can't stand in a string as it is"
+                self.mistake(message, end - 1, end, remedy=f"write {escape}")
+                pieces.append(stop)
+
+    def _escape(self, position: int) -> tuple[str, int]:
+        """What a backslash before `position` and the characters from there mean, and where that ends."""
+        text = self.text
+        character = text[position]
+        if character in _ESCAPES:
+            return _ESCAPES[character], position + 1
+        if character != "u":
+            remedy = "a backslash itself is written \\\\; paths may use / on every system"
+            self.mistake(f"the escape '\\{shortened(character)[1:-1]}' does not exist", position - 1, position + 1, remedy=remedy)
+            return "\\" + character, position + 1
+        code = self._hexadecimal(position)
+        if code is None or code < 0:
+            # chr() of a negative number is a ValueError of Python's, not one of hjson's.
+            found = shortened(text[position - 1 : position + 5])
+            self.mistake(f"expected four hexadecimal digits after '\\u', found {found}", position - 1, position + 1, crash=code is not None)
+            return "\\u", position + 1
+        end = position + 5
+        if code & 0xFC00 == 0xD800 and text.startswith("\\u", end):
+            low = self._hexadecimal(end + 1, is_second=True)
+            if low is None:
+                self.mistake("expected four hexadecimal digits after '\\u'", end, end + 2)
+            elif low & 0xFC00 == 0xDC00:
+                return chr(0x10000 + ((code - 0xD800) << 10 | low - 0xDC00)), end + 6
+        return chr(code), end
+
+    def _hexadecimal(self, position: int, *, is_second: bool = False) -> int | None:
+        """What hjson takes for the four digits behind the u at `position`: whatever int() does, but no 0x."""
+        digits = self.text[position + 1 : position + 5]
+        if len(digits) != 4 or digits[1] in "xX":
+            # Of a second escape hjson only looks whether it completes the first.
+            return -1 if is_second else None
+        try:
+            return int(digits, 16)
+        except ValueError:
+            return None
+
+    def _unclosed_string(self, position: int) -> tuple[str, int, bool]:
+        text = self.text
+        match = _match_line(text, position)
+        end = match.end() if match else len(text)
+        trimmed = position + len(text[position:end].rstrip())
+        quote = text[position]
+        where = "its line" if end < len(text) else "the text"
+        self.mistake(
+            f"the string is not closed before the end of {where}: expected {quote}",
+            position,
+            trimmed,
+            remedy=f"close it with {quote}; a line break in a string is written \\n",
+        )
+        # The best guess: the quote is missing before the comma that ends the line.
+        guess = text[position + 1 : trimmed].rstrip(",").rstrip()
+        return guess, end, False
+
+    def _multiline_string(self, position: int) -> tuple[str, int]:
+        """hjson's `mlscanstring`: what is between ''' and ''', less the indentation of the first of them."""
+        text = self.text
+        indentation = self._indentation_of_quotes(position)
+        match = _match_indentation(text, position + 3)
+        start = match.end() if match else position + 3
+        end = text.find("'''", start)
+        if indentation is None or end < 0:
+            # Where hjson looks for a line end, or for anything behind the quotes, in vain, it gets an IndexError.
+            is_crash = indentation is None or start == len(text)
+            if end < 0:
+                message = f"the ''' of line {self.line(position)} is never closed: expected '''"
+            else:
+                message = "a ''' string needs a line end somewhere in the text, or hjson fails to read it"
+            self.mistake(message, position, position + 3, crash=is_crash)
+            if end < 0:
+                raise StopReading
+        first, *others = text[start:end].split("\n")
+        lines = [_without_indentation(line, indentation or 0) for line in others]
+        # Blanks up to the first line end do not count, and neither do that line end and the last one.
+        string = "\n".join(lines if not first and lines else [first, *lines]).replace("\r", "")
+        return string.removesuffix("\n"), end + 3
+
+    def _indentation_of_quotes(self, position: int) -> int | None:
+        """Characters between the last line end and the quotes; hjson goes on backwards from the end of the text."""
+        text = self.text
+        line_end = text.rfind("\n", 0, position)
+        if line_end >= 0:
+            return position - 1 - line_end
+        line_end = text.rfind("\n")
+        return None if line_end < 0 else position - 1 - line_end + len(text)
+
+
+def _without_indentation(line: str, indentation: int) -> str:
+    blanks = len(line) - len(line.lstrip(" \t\r"))
+    return line[min(blanks, indentation) :]

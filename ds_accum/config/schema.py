@@ -1,0 +1,208 @@
+"""Every key that DeepSpeed reads, per release: what a block accepts, what it does with an unknown key, and each default.
+
+The facts are data (`versions/keys.json` for the newest known release, `versions/history.json` for what changed on the way
+there); this module only looks them up. A block is named by its dotted path in the config, the root by the empty string.
+
+Two kinds of block exist in DeepSpeed, and they fail differently:
+
+* `model`: a pydantic model (`DeepSpeedConfigModel`). Values are coerced or refused, unknown keys are refused, and any
+  key whose value is `"auto"` is dropped before validation.
+* `mapping`: a plain dictionary read with `dict.get`. Unknown keys are ignored, values are taken as they are, and a block
+  that is not a mapping fails with an `AttributeError` or `TypeError` that names no key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+Version = tuple[int, ...]
+
+_DATA = FilePath(__file__).parent / "versions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a block.
+
+    `type` is the name of a validator in `ds_accum.config.pydantic_models` ("int", "bool", "str_enum", ...), "any" where
+    DeepSpeed does not look at the value, or "block:NAME" for a nested block. The bounds are pydantic's.
+    """
+
+    name: str
+    type: str
+    default: Any = None
+    null: bool = False
+    choices: tuple[Any, ...] = ()
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    name_in_model: str | None = None
+    replaced_by: str | None = None
+
+    @property
+    def block(self) -> str | None:
+        """The name of the nested block that this key holds, if it holds one."""
+        return self.type[len("block:") :] if self.type.startswith("block:") else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One block of the config in one release; `null` says that `null` means the same as leaving the block out."""
+
+    name: str
+    kind: Literal["model", "mapping"]
+    unknown: Literal["reject", "ignore"]
+    keys: Mapping[str, Key]
+    null: bool = False
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the block stands in the config."""
+        return tuple(self.name.split(".")) if self.name else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one release changed about one key: it was added, removed, or its default or validation moved.
+
+    The key "" stands for the block itself. `refused` says that the release fails on a removed key's mere presence,
+    whatever its value; without it a removed key is unknown from then on, which the block's own rule decides. `before`
+    and `after` are both empty where the change lies in code that no attribute describes; `reason` then tells it.
+    """
+
+    version: Version
+    block: str
+    key: str
+    added: bool = False
+    removed: bool = False
+    refused: bool = False
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """All blocks of one DeepSpeed release."""
+
+    version: Version
+    blocks: Mapping[str, Block]
+
+    def block(self, name: str) -> Block:
+        return self.blocks[name]
+
+
+def parse_version(text: str) -> Version:
+    """`"0.19.8+cpu"` -> `(0, 19, 8)`: the numbers of a release, without pre-release and local parts.
+
+    Raises ValueError when the text does not start with two or more dotted numbers.
+    """
+    release = text.strip().removeprefix("v").split("+", 1)[0]
+    numbers: list[int] = []
+    for part in release.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    if len(numbers) < 2:
+        raise ValueError(f"{text!r} is not a DeepSpeed version such as 0.19.8")
+    # "0.19" is the release 0.19.0, not one that is older than it.
+    return tuple(numbers + [0] * (3 - len(numbers)))
+
+
+def format_version(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+@lru_cache(maxsize=1)
+def _keys_data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((_DATA / "keys.json").read_text("utf-8"))
+    return data
+
+
+@lru_cache(maxsize=1)
+def _history_data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((_DATA / "history.json").read_text("utf-8"))
+    return data
+
+
+def newest_version() -> Version:
+    """The newest release that the data describes."""
+    return parse_version(_keys_data()["newest"])
+
+
+def known_versions() -> tuple[Version, ...]:
+    """The releases that the data was read from, oldest first."""
+    return tuple(parse_version(text) for text in _history_data()["versions"])
+
+
+@lru_cache(maxsize=1)
+def history() -> tuple[Change, ...]:
+    """Every change between the oldest and the newest known release, oldest first."""
+    return tuple(
+        Change(**{**entry, "version": parse_version(entry["version"])}) for entry in _history_data()["changes"]
+    )
+
+
+@lru_cache(maxsize=8)
+def schema_for(version: Version) -> Schema:
+    """What `version` reads: the newest known release with every later change undone.
+
+    A version past the newest known one gets the newest schema, one before the oldest the oldest.
+    """
+    blocks = dict(_newest_blocks())
+    if version < newest_version():
+        for change in reversed(history()):
+            if change.version > version:
+                blocks[change.block] = _undo(blocks[change.block], change)
+    return Schema(version=version, blocks=blocks)
+
+
+@lru_cache(maxsize=1)
+def _newest_blocks() -> dict[str, Block]:
+    return {name: _block(name, data) for name, data in _keys_data()["blocks"].items()}
+
+
+def _block(name: str, data: Mapping[str, Any]) -> Block:
+    return Block(
+        name=name,
+        kind=data["kind"],
+        unknown=data["unknown"],
+        null=data.get("null", False),
+        keys={key: _key(key, spec) for key, spec in data["keys"].items()},
+    )
+
+
+def _key(name: str, data: Mapping[str, Any]) -> Key:
+    return Key(name=name, **_attributes(data))
+
+
+def _attributes(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if name == "choices" else value for name, value in data.items()}
+
+
+def _undo(block: Block, change: Change) -> Block:
+    if change.key == "":
+        # The block itself changed: how it treats unknown keys, or whether it was a model at all.
+        return replace(block, **dict(change.before or {}))
+    keys = dict(block.keys)
+    if change.added:
+        keys.pop(change.key, None)
+    elif change.removed:
+        keys[change.key] = _key(change.key, change.before or {"type": "any"})
+    elif change.key in keys:
+        keys[change.key] = replace(keys[change.key], **_attributes(change.before or {}))
+    return replace(block, keys=keys)
+
+
+def last_change(block: str, key: str) -> Change | None:
+    """The latest change of one key, to say when it came, went or moved."""
+    return next((c for c in reversed(history()) if c.block == block and c.key == key), None)

@@ -1,0 +1,79 @@
+"""Every exception of ds-accum, so that one `except DSAccumError` catches them all.
+
+    DSAccumError                      root
+    ├── ConfigError (ValueError)      a config or a launch that its author can change
+    │   ├── LayoutError               the parallel degrees do not fit the world size
+    │   └── BatchError                the batch sizes do not add up
+    └── UsageError (ValueError)       a command or a function called wrongly
+
+The message is one sentence of fact with its numbers, in lower case, without a full stop; `remedy` says what to do.
+Subclass one of these where a new situation can be handled on its own; add it to the tree above.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Only for the annotations: `ds_accum.batch` imports this module, never the other way round.
+    from collections.abc import Mapping
+
+    from ds_accum.batch.divisibility import Indivisible, Neighbours
+    from ds_accum.batch.imbalance import Imbalance
+
+__all__ = ["BatchError", "ConfigError", "DSAccumError", "LayoutError", "UsageError"]
+
+
+class DSAccumError(Exception):
+    """The root of the tree. `str(error)` is the fact, `error.remedy` what to do about it, or None."""
+
+    remedy: str | None
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class ConfigError(DSAccumError, ValueError):
+    """A config or a launch asks for something that can't be; its author can change it."""
+
+
+class LayoutError(ConfigError):
+    """The parallel degrees do not fit the world size.
+
+    `indivisible` holds the division that leaves a remainder, None where a value is no positive integer. `legal` maps
+    each field of ParallelLayout that could be changed alone to the nearest values at which the whole layout fits.
+    """
+
+    indivisible: Indivisible | None
+    legal: Mapping[str, Neighbours]
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str | None = None,
+        indivisible: Indivisible | None = None,
+        legal: Mapping[str, Neighbours] | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.indivisible = indivisible
+        self.legal = {} if legal is None else legal
+
+
+class BatchError(ConfigError):
+    """Global batch = micro batch x data parallel x accumulation does not hold, or can't be derived.
+
+    `imbalance` holds the equation and the legal values around each number, for whoever wants to say it in other
+    words; None where a value is missing or no positive integer.
+    """
+
+    imbalance: Imbalance | None
+
+    def __init__(self, message: str, *, remedy: str | None = None, imbalance: Imbalance | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.imbalance = imbalance
+
+
+class UsageError(DSAccumError, ValueError):
+    """A command or a function was called with arguments that make no sense, whatever the config says."""

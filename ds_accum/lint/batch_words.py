@@ -1,0 +1,56 @@
+"""The batch equation in words, each factor with where it came from.
+
+    train_batch_size 100 (line 2) is not micro batch 3 (line 3) x accumulation 4 (line 4) x data parallel 8 = 96
+"""
+
+from __future__ import annotations
+
+from ds_accum.batch import Imbalance, Neighbours
+from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
+from ds_accum.lint.context import LintContext
+
+_NAMES = {GLOBAL_BATCH: "train_batch_size", MICRO_BATCH: "micro batch", ACCUMULATION: "accumulation"}
+
+
+def written(context: LintContext, key: str) -> str:
+    """A batch size that the file gives, with its line: "micro batch 3 (line 3)"."""
+    return f"{_NAMES[key]} {context.values[key]} ({context.line(key)})"
+
+
+def product(context: LintContext, imbalance: Imbalance) -> str:
+    """The right side of the equation: the factors with their origins and what they multiply to."""
+    factors = [written(context, key) for key in (MICRO_BATCH, ACCUMULATION) if key in context.batch.written]
+    if context.batch.data_parallel.size is not None:
+        factors.append(data_parallel(context))
+    said = " x ".join(factors)
+    return f"{said} = {imbalance.product}" if len(factors) > 1 else said
+
+
+def data_parallel(context: LintContext) -> str:
+    """The data parallel size and how it came about: "data parallel 8 (world 16 / tensor 2)"."""
+    resolved, launch = context.batch.data_parallel, context.launch
+    said = f"data parallel {resolved.size:g}"
+    if launch.model_parallel_size > 1:
+        return f"{said} ({resolved.equation.rsplit(' = ', 1)[0]})"
+    if resolved.divisor_key is not None:
+        line = context.line(resolved.divisor_key)
+        if resolved.divisor_key == "data_parallel_size":
+            return f"{said} ({line})"
+        return f"{said} (world {launch.world_size} / sequence_parallel_size, {line})"
+    return f"{said} (the world size)"
+
+
+def legal_values(imbalance: Imbalance) -> str:
+    """What to change, one number at a time, in DeepSpeed's own names."""
+    keys = {
+        "global_batch_size": "train_batch_size",
+        "micro_batch_size": "train_micro_batch_size_per_gpu",
+        "data_parallel_size": "the data parallel size",
+        "gradient_accumulation_steps": "gradient_accumulation_steps",
+    }
+    changes = [f"{keys[quantity]} to {_either(near)}" for quantity, near in imbalance.legal.items()]
+    return f"set {', or '.join(changes)}" if changes else "change the batch sizes"
+
+
+def _either(near: Neighbours) -> str:
+    return " or ".join(str(value) for value in near.values)

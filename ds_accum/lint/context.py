@@ -1,0 +1,82 @@
+"""What a rule may look at: the document, the launch, the config as DeepSpeed reads it, and the batch it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ds_accum.config.document import Document, Path
+from ds_accum.config.embedded import EmbeddedConfig
+from ds_accum.config.launch import Launch
+from ds_accum.config.model import BlockReading, DeepSpeedConfig
+from ds_accum.config.resolve import BatchResolution, resolve_batch
+from ds_accum.config.schema import Version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LintContext:
+    """One config of one document, for one launch.
+
+    Paths are those of the DeepSpeed config; `embedded` knows where in the document each of them stands.
+    """
+
+    document: Document
+    embedded: EmbeddedConfig
+    launch: Launch
+    config: DeepSpeedConfig
+    _cache: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Document, embedded: EmbeddedConfig, launch: Launch) -> LintContext:
+        return cls(document, embedded, launch, DeepSpeedConfig.read(embedded.values, version=launch.version))
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The root keys of the config as the file gives them; "auto" that the framework fills in is left out."""
+        return self.embedded.values
+
+    @property
+    def version(self) -> Version:
+        return self.launch.version
+
+    @property
+    def batch(self) -> BatchResolution:
+        """The three batch sizes, resolved."""
+        if "batch" not in self._cache:
+            self._cache["batch"] = resolve_batch(self.values, self.launch)
+        resolution: BatchResolution = self._cache["batch"]
+        return resolution
+
+    @property
+    def has_filled_in_batch(self) -> bool:
+        """Whether a framework fills in one of the batch sizes, so that nothing can be said about their product."""
+        return any(path[0] in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+                   for path in self.embedded.filled_in)
+
+    def block(self, name: str) -> BlockReading:
+        return self.config.block(name)
+
+    def line(self, *path: str | int) -> str:
+        """Where a value is written: "line 4"."""
+        span = self.document.nearest_span(self.embedded.locate(path))
+        return f"line {self.document.position(span.start).line}"
+
+    @property
+    def builds_optimizer_from_config(self) -> bool | None:
+        """Whether DeepSpeed builds the optimizer that the config names: not if the script passes its own (None: unknown)."""
+        if self.block("optimizer").get("type") is None:
+            return False
+        return None if self.launch.client_optimizer is None else not self.launch.client_optimizer
+
+    def strings(self) -> Iterator[tuple[Path, str]]:
+        """Every string value of the config with its path."""
+        stack: list[tuple[Path, Any]] = [((), self.values)]
+        while stack:
+            path, value = stack.pop()
+            if isinstance(value, str):
+                yield path, value
+            elif isinstance(value, Mapping):
+                stack.extend(((*path, key), item) for key, item in value.items())
+            elif isinstance(value, list):
+                stack.extend(((*path, index), item) for index, item in enumerate(value))

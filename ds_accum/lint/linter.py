@@ -1,0 +1,130 @@
+"""Text + launches -> diagnostics: read, find the config in it, ask every rule, put each finding at its place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from ds_accum.config.document import Document, Path, Syntax, read_bytes, read_text
+from ds_accum.config.embedded import EmbeddedConfig, find_configs
+from ds_accum.config.launch import Launch
+from ds_accum.lint.context import LintContext
+from ds_accum.lint.diagnostic import Diagnostic, Finding, Severity, When
+from ds_accum.lint.rule import Rule
+from ds_accum.lint.rules import RULES
+
+# A rule that raises is reported under this code; the others still run.
+RULE_FAILED = "DSA000"
+
+
+def lint_text(
+    text: str,
+    *,
+    filename: str = "<text>",
+    launches: Sequence[Launch] = (Launch(),),
+    syntax: Syntax | None = None,
+    rules: Sequence[Rule] = RULES,
+) -> list[Diagnostic]:
+    """The diagnostics of a config given as text, in the order of the file.
+
+    `launches` are the launches to judge it for, usually one a world size. The syntax is taken from the file name's
+    extension unless given.
+    """
+    syntax = syntax or _syntax_of(filename)
+    return lint_document(read_text(text, filename=filename, syntax=syntax), launches=launches, rules=rules)
+
+
+def lint_file(
+    path: str | FilePath, *, launches: Sequence[Launch] = (Launch(),), rules: Sequence[Rule] = RULES
+) -> list[Diagnostic]:
+    """The diagnostics of a config file. Raises OSError if it can't be read."""
+    return lint_document(
+        read_bytes(FilePath(path).read_bytes(), filename=str(path)), launches=launches, rules=rules
+    )
+
+
+def lint_document(
+    document: Document, *, launches: Sequence[Launch] = (Launch(),), rules: Sequence[Rule] = RULES
+) -> list[Diagnostic]:
+    """The diagnostics of a document that was read already.
+
+    A finding at the same place under several launches is one diagnostic, with the numbers of the first.
+    """
+    found: dict[tuple[object, ...], Diagnostic] = {}
+    worlds: dict[tuple[object, ...], list[int]] = {}
+    for launch in launches:
+        seen: Counter[tuple[str, Path]] = Counter()
+        for diagnostic in _lint_once(document, launch, rules):
+            place = (diagnostic.code, diagnostic.path)
+            key = (*place, seen[place])
+            seen[place] += 1
+            found.setdefault(key, diagnostic)
+            worlds.setdefault(key, []).append(launch.world_size or 0)
+    diagnostics = [
+        item if len(worlds[key]) == len(launches) else replace(item, worlds=tuple(worlds[key]))
+        for key, item in found.items()
+    ]
+    return sorted(diagnostics, key=lambda item: (item.start.offset, item.code, item.message))
+
+
+def _lint_once(document: Document, launch: Launch, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+    whole = EmbeddedConfig(values={}, framework=launch.framework)
+    context = LintContext.of(document, whole, launch)
+    for rule in rules:
+        if rule.needs == "document":
+            yield from _ask(rule, context)
+    for embedded in find_configs(document, launch):
+        context = LintContext.of(document, embedded, replace(launch, framework=embedded.framework))
+        for rule in rules:
+            if rule.needs == "config":
+                yield from _ask(rule, context)
+
+
+def _ask(rule: Rule, context: LintContext) -> Iterator[Diagnostic]:
+    try:
+        findings = list(rule.check(context))
+    except Exception as error:
+        at = context.document.position(0)
+        yield Diagnostic(
+            code=RULE_FAILED,
+            name="rule-failed",
+            severity=Severity.ERROR,
+            when=When.NEVER,
+            message=f"rule {rule.code} ({rule.name}) failed: {type(error).__name__}: {error}",
+            help="this is a bug of ds-accum, not of the config; please report it with the file",
+            filename=context.document.filename,
+            start=at,
+            end=at,
+            path=(rule.code,),
+        )
+        return
+    for finding in findings:
+        yield _locate(rule, finding, context)
+
+
+def _locate(rule: Rule, finding: Finding, context: LintContext) -> Diagnostic:
+    document = context.document
+    span = finding.span or document.nearest_span(context.embedded.locate(finding.at), key=finding.on_key)
+    severity = finding.severity or rule.severity
+    message = finding.message
+    if finding.depends_on is not None:
+        severity = Severity.WARNING if severity is Severity.ERROR else severity
+        message = f"{message}, {finding.depends_on}"
+    return Diagnostic(
+        code=rule.code,
+        name=rule.name,
+        severity=severity,
+        when=finding.when or rule.when,
+        message=message,
+        help=finding.help,
+        filename=document.filename,
+        start=document.position(span.start),
+        end=document.position(span.end),
+        path=finding.at,
+    )
+
+
+def _syntax_of(filename: str) -> Syntax:
+    return Syntax.YAML if filename.lower().endswith((".yaml", ".yml")) else Syntax.HJSON

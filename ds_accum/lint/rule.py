@@ -1,0 +1,58 @@
+"""What a rule is: why, a bad and a good example, a check, and how it is known to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ds_accum.config.launch import Launch
+from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
+
+if TYPE_CHECKING:
+    from ds_accum.lint.context import LintContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A finding as an example expects it: `at` is the dotted path, `message` the whole sentence."""
+
+    at: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A config with its launch, and what the rule reports for it (nothing, if it is a good one).
+
+    `deepspeed` says what the proof is run with: "config" gives it to DeepSpeed as a file; None where the installed
+    DeepSpeed can't show it (the rule's proof is then another release or the source, or the example is about a reader
+    other than DeepSpeed).
+    """
+
+    config: str
+    launch: Launch = field(default_factory=lambda: Launch(world_size=1))
+    reports: tuple[Report, ...] = ()
+    deepspeed: Literal["config"] | None = "config"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One kind of mistake. `name` reads after "allow": allow batch-size-mismatch.
+
+    `rationale` is the rule's module docstring. `needs` is "document" for a rule about the text itself, which runs even if
+    the text holds no config, "config" for all others.
+    """
+
+    code: str
+    name: str
+    summary: str
+    rationale: str
+    when: When
+    check: Callable[[LintContext], Iterable[Finding]]
+    bad: tuple[Example, ...]
+    good: tuple[Example, ...]
+    severity: Severity = Severity.ERROR
+    proof: Proof = Proof.RUN
+    needs: Literal["document", "config"] = "config"
+    references: tuple[str, ...] = ()

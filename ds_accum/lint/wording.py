@@ -1,0 +1,60 @@
+"""How messages say the things of a config: a path, a value, a list of choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ds_accum.config.document import Path
+
+# A value that is longer than this is cut: the excerpt shows the rest.
+LONGEST_VALUE = 60
+
+
+def dotted(path: Path) -> str:
+    """`("zero_optimization", "stage")` -> `zero_optimization.stage`; a list index in brackets."""
+    said = ""
+    for part in path:
+        said += f"[{part}]" if isinstance(part, int) else f".{part}" if said else str(part)
+    return said
+
+
+def shown(value: Any) -> str:
+    """A value as the file would write it, on one line and not too long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, with its article: "a string"."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    for kinds, name in (((int, float), "a number"), (str, "a string"), (list, "a list"), (dict, "an object")):
+        if isinstance(value, kinds):
+            return name
+    return f"a {type(value).__name__}"
+
+
+def what(value: Any) -> str:
+    """A wrong value with its kind: `the string "5e8"`, `the boolean true`, `null`."""
+    return "null" if value is None else f"the {kind_of(value).split(' ', 1)[1]} {shown(value)}"
+
+
+def one_of(choices: Iterable[Any]) -> str:
+    """`"fp16", "bf16" or "fp32"`."""
+    said = [shown(choice) for choice in choices]
+    return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is closest to a misspelt one, None if nothing is close."""
+    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
+
+    close = get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=0.75)
+    return close[0] if close else None
