@@ -30,6 +30,7 @@ _USUAL_CAUSES = (
     (re.compile(r"<{7}|={7}|>{7}"), "this looks like an unresolved merge conflict"),
     (re.compile(r"\{\{|\{%|\$\{|%\("), "this looks like a template placeholder: render the template first"),
     (re.compile(r"- |---"), "this looks like YAML, but DeepSpeed reads every config file as Hjson"),
+    (re.compile(r"```"), "this looks like the end of a code block: keep only what is in it"),
     (re.compile("[\u201c\u201d\u2018\u2019]"), "use straight quotes"),
 )
 _CLOSER = {"{": "}", "[": "]"}
@@ -95,7 +96,7 @@ class Mistakes:
                 kind=kind,
                 message=message,
                 span=Span(start, end),
-                help=remedy or self._usual_cause(start),
+                help=self._usual_cause(start) or remedy,
                 path=self.path() if path is None else path,
                 related=() if related is None else (Span(*related),),
             )

@@ -79,6 +79,8 @@ def _read_single_value(text: str, limits: Limits) -> Reading | None:
     reader = _Reader(text, limits)
     try:
         start = reader.skip_byte_order_mark()
+        if text[start] in _PUNCTUATORS:
+            return None
         value, end, after = reader.scalar(start)
         refused = any(problem.kind is not ProblemKind.NUMBER for problem in reader.problems)
         if refused or reader.skip(after) != len(text):
@@ -183,7 +185,8 @@ class _Reader(Mistakes):
             return self._close(position + 1)
         if not character:
             if is_braceless:
-                return self._close(max((node[3] for node in self.stack[0].children.values()), default=position))
+                self.close(max((node[3] for node in self.stack[0].children.values()), default=position))
+                return position
             self.never_closed()
         if character in "\"'":
             key, key_end, is_closed = self._string(position)

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ds_accum.config.document import BYTE_ORDER_MARK, Problem, ProblemKind, Reading, Span
-from ds_accum.config.hjson_mistakes import shortened, token_end
 from ds_accum.config.hjson_reader import read_hjson
+from ds_accum.config.wording import shortened, token_end
 
 if TYPE_CHECKING:
     from ds_accum.config.document import Limits

@@ -72,8 +72,9 @@ class Change:
     """What one release changed about one key: it was added, removed, or its default or validation moved.
 
     The key "" stands for the block itself. `refused` says that the release fails on a removed key's mere presence,
-    whatever its value; without it a removed key is unknown from then on, which the block's own rule decides. `before`
-    and `after` are both empty where the change lies in code that no attribute describes; `reason` then tells it.
+    whatever its value; any other removed key is from then on as unknown as a misspelt one. `before` and `after` hold what
+    moved, named as in `Key` and `Block`: the whole key where it was removed, nothing where the change lies in code that
+    no attribute describes and only `reason` can tell it.
     """
 
     version: Version
@@ -197,7 +198,9 @@ def _undo(block: Block, change: Change) -> Block:
     if change.added:
         keys.pop(change.key, None)
     elif change.removed:
-        keys[change.key] = _key(change.key, change.before or {"type": "any"})
+        # Without a spec no older release read the key either: it was ignored until its presence was refused.
+        if change.before is not None:
+            keys[change.key] = _key(change.key, change.before)
     elif change.key in keys:
         keys[change.key] = replace(keys[change.key], **_attributes(change.before or {}))
     return replace(block, keys=keys)

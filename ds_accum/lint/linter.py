@@ -70,16 +70,15 @@ def lint_document(
 
 
 def _lint_once(document: Document, launch: Launch, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
-    whole = EmbeddedConfig(values={}, framework=launch.framework)
-    context = LintContext.of(document, whole, launch)
+    configs = list(find_configs(document, launch))
+    framework = configs[0].framework if configs else launch.framework
+    whole = LintContext.of(document, EmbeddedConfig(values={}), replace(launch, framework=framework))
+    embedded = [
+        LintContext.of(document, config, replace(launch, framework=config.framework)) for config in configs
+    ]
     for rule in rules:
-        if rule.needs == "document":
+        for context in [whole] if rule.needs == "document" else embedded:
             yield from _ask(rule, context)
-    for embedded in find_configs(document, launch):
-        context = LintContext.of(document, embedded, replace(launch, framework=embedded.framework))
-        for rule in rules:
-            if rule.needs == "config":
-                yield from _ask(rule, context)
 
 
 def _ask(rule: Rule, context: LintContext) -> Iterator[Diagnostic]:

@@ -17,12 +17,18 @@ from ds_accum.lint.rules import (
     fractional_batch_size,
     indivisible_batch_size,
     invalid_choice,
+    invalid_ds_accum_block,
+    invalid_sequence_parallel_size,
     missing_batch_size,
     not_a_config,
+    not_strict_json,
     out_of_range,
+    removed_key,
+    replaced_key_beside_its_replacement,
     syntax_error,
     unknown_key,
     unreadable_file,
+    unusable_value,
     wrong_type,
 )
 
@@ -35,13 +41,19 @@ RULES: tuple[Rule, ...] = (
     wrong_type.RULE,
     out_of_range.RULE,
     invalid_choice.RULE,
+    unusable_value.RULE,
     batch_size_mismatch.RULE,
     indivisible_batch_size.RULE,
     missing_batch_size.RULE,
     batch_size_not_a_number.RULE,
     batch_size_not_positive.RULE,
     fractional_batch_size.RULE,
+    invalid_sequence_parallel_size.RULE,
+    invalid_ds_accum_block.RULE,
     unknown_key.RULE,
+    removed_key.RULE,
+    replaced_key_beside_its_replacement.RULE,
+    not_strict_json.RULE,
 )
 
 BY_CODE = {rule.code: rule for rule in RULES}

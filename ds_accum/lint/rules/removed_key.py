@@ -1,0 +1,61 @@
+"""A setting that DeepSpeed has removed, and refuses to find in a config.
+
+Since 0.19.8 eleven formerly legal blocks, among them `elasticity`, `amp`, `compression_training` and `curriculum_learning`,
+stop the engine from starting, even when they say `"enabled": false`: DeepSpeed would rather fail than ignore what used to
+change the training. The same holds for a few keys of `zero_optimization`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ds_accum.config.launch import Launch
+from ds_accum.config.schema import format_version, history
+from ds_accum.lint.context import LintContext
+from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.rule import Example, Report, Rule
+from ds_accum.lint.wording import dotted
+
+BAD = (
+    Example(
+        config='{\n  "train_batch_size": 8,\n  "elasticity": {"enabled": false}\n}\n',
+        reports=(Report(at="elasticity", message="elasticity was removed in DeepSpeed 0.19.8, which refuses to find it"),),
+    ),
+)
+
+GOOD = (
+    Example(
+        config='{"train_batch_size": 8, "elasticity": {"enabled": false}}',
+        launch=Launch(world_size=1, deepspeed_version=(0, 19, 5)),
+        deepspeed=None,
+    ),
+    Example(config='{"train_batch_size": 8}'),
+)
+
+
+def check(context: LintContext) -> Iterator[Finding]:
+    for change in history():
+        if not change.refused or change.version > context.version:
+            continue
+        holder = context.values.get(change.block) if change.block else context.values
+        if not isinstance(holder, dict) or change.key not in holder:
+            continue
+        path = (change.block, change.key) if change.block else (change.key,)
+        yield Finding(
+            at=path,
+            on_key=True,
+            message=f"{dotted(path)} was removed in DeepSpeed {format_version(change.version)}, which refuses to find it",
+            help=f"remove it: {change.reason}" if change.reason else "remove it",
+        )
+
+
+RULE = Rule(
+    code="DSA702",
+    name="removed-key",
+    summary="a setting that DeepSpeed has removed and refuses to find",
+    rationale=__doc__,
+    when=When.LOAD,
+    check=check,
+    bad=BAD,
+    good=GOOD,
+)

@@ -1,0 +1,178 @@
+"""What the installed DeepSpeed says to a config when it loads it: the first tier of truth, in about a millisecond.
+
+    load_file(path, launch)        as `deepspeed.initialize(config=path)` does
+    load_values(values, launch)    as `deepspeed.initialize(config=values)` does
+
+It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does with a
+config before it touches the model, which is to read the file, to lay out the mesh that the config asks for, to look for
+tensor parallelism, and to construct `DeepSpeedConfig`. Nothing is copied from DeepSpeed and nothing of it is replaced,
+but for the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ds_accum.config.launch import Launch
+
+# A test run on a machine with a GPU is about the same configs as one without.
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What DeepSpeed did: `error` is the exception that it died of, in one line, None if it went on."""
+
+    error: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        return self.error is not None
+
+
+def load_file(path: str | Path, launch: Launch) -> Verdict:
+    """DeepSpeed's verdict on a config file. Raises ValueError if the launch has no world size."""
+    from deepspeed.runtime.tensor_parallel.init_utils import load_ds_config
+
+    with _undisturbed():
+        try:
+            values = load_ds_config(str(path))
+            _load(values, launch)
+        except Exception as error:
+            return Verdict(error=in_one_line(error))
+    return Verdict()
+
+
+def load_values(values: Mapping[str, Any], launch: Launch) -> Verdict:
+    """DeepSpeed's verdict on a config that the script hands over as a dictionary.
+
+    DeepSpeed gets a copy: it writes into what it is given. Raises ValueError if the launch has no world size.
+    """
+    with _undisturbed():
+        try:
+            _load(copy.deepcopy(dict(values)), launch)
+        except Exception as error:
+            return Verdict(error=in_one_line(error))
+    return Verdict()
+
+
+def in_one_line(error: BaseException) -> str:
+    """`"KeyError: 'stage'"`: the type and the message, without line ends, cut to a readable length."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def _load(values: Any, launch: Launch) -> None:
+    if launch.world_size is None:
+        raise ValueError("DeepSpeed always has a world size")
+    if "sequence_parallel_size" not in values or "data_parallel_size" not in values:
+        _load_on_one_rank(values, launch, mesh=None)
+        return
+    # A mesh that does not fill the world fails on the ranks outside it.
+    for rank in sorted({0, launch.world_size - 1}):
+        with _mesh((values["data_parallel_size"], values["sequence_parallel_size"]), rank, launch.world_size) as mesh:
+            _load_on_one_rank(copy.deepcopy(values), launch, mesh)
+
+
+def _load_on_one_rank(values: Any, launch: Launch, mesh: Any) -> None:
+    from deepspeed.runtime import config as deepspeed_config
+
+    # As `initialize` asks; it then turns on a mode that only building an engine would notice.
+    autotp_size = values.get("tensor_parallel", {}).get("autotp_size", 0)
+    _ = autotp_size and autotp_size > 0
+    # With a pipeline module `initialize` keeps the mesh to itself.
+    mesh = None if launch.pipeline_parallel_size > 1 else mesh
+    real = deepspeed_config.dist
+    deepspeed_config.dist = _World(launch.world_size)
+    try:
+        deepspeed_config.DeepSpeedConfig(values, _model_parallel_unit(launch), mesh_device=mesh)
+    finally:
+        deepspeed_config.dist = real
+
+
+# --- a job that is not running ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What `DeepSpeedConfig` asks of torch.distributed."""
+
+    world_size: int | None
+
+    def get_rank(self) -> int:
+        return 0
+
+    def get_world_size(self, group: Any = None) -> int | None:
+        import torch.distributed
+
+        return self.world_size if group is None else torch.distributed.get_world_size(group)
+
+
+@dataclass(frozen=True, slots=True)
+class _MegatronUnit:
+    """The `mpu` of a script with tensor, pipeline or context parallelism: it knows its data parallel size."""
+
+    data_parallel_size: int
+
+    def get_data_parallel_world_size(self) -> int:
+        return self.data_parallel_size
+
+
+@dataclass(frozen=True, slots=True)
+class _UlyssesUnit:
+    """The `mpu` of a script with Ulysses sequence parallelism: DeepSpeed divides the world by its size itself."""
+
+    sequence_parallel_size: int
+
+    def get_sequence_parallel_world_size(self) -> int:
+        return self.sequence_parallel_size
+
+
+def _model_parallel_unit(launch: Launch) -> _MegatronUnit | _UlyssesUnit | None:
+    if launch.model_parallel_size == 1:
+        return None
+    if launch.model_parallel_size == launch.sequence_parallel_size:
+        return _UlyssesUnit(launch.sequence_parallel_size)
+    layout = launch.layout()
+    assert layout is not None
+    return _MegatronUnit(layout.data_parallel_size)
+
+
+@contextlib.contextmanager
+def _mesh(shape: tuple[Any, Any], rank: int, world_size: int) -> Iterator[Any]:
+    """The mesh of the config as torch lays it out for one rank.
+
+    torch's own "fake" process group has any number of ranks, and sends nothing.
+    """
+    import torch.distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    try:
+        yield init_device_mesh("cpu", shape, mesh_dim_names=("data_parallel", "sequence_parallel"))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """DeepSpeed neither logs nor fails by a warning: its verdict is its exception alone."""
+    from deepspeed.utils import logger
+
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
