@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import logging
 import os
@@ -106,7 +107,6 @@ def deepspeed_warnings() -> Iterator[list[str]]:
 def load_with_deepspeed(path: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """DeepSpeed's own reading of a file, on a job of this many ranks."""
     from deepspeed.runtime import config
-    from deepspeed.runtime.tensor_parallel.init_utils import load_ds_config
 
     class World:
         """What the config asks of torch.distributed, which is not running here."""
@@ -120,7 +120,7 @@ def load_with_deepspeed(path: Path, world_size: int, monkeypatch: pytest.MonkeyP
             return world_size
 
     monkeypatch.setattr(config, "dist", World)
-    return config.DeepSpeedConfig(load_ds_config(str(path)))
+    return config.DeepSpeedConfig(str(path))
 
 
 def check_as_the_engine_does(config: Any) -> None:
@@ -154,6 +154,9 @@ def test_deepspeed_loads_a_config_at_every_world_size_without_a_warning(
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # which DeepSpeed leaves open when reading fails
 @each_broken_config
 def test_deepspeed_refuses_a_broken_config(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = importlib.metadata.version("deepspeed")
+    if path.stem.startswith("removed_") and tuple(map(int, re.findall(r"\d+", release)[:3])) < (0, 19, 8):
+        pytest.skip(f"DeepSpeed {release} still has it")
     refusal = {
         "batch_mismatch": r"train_batch_size is not equal to .* 256 != 8 \* 2 \* 8",
         "misspelt_key": r"stage3_prefetch_bucket_sizes\n\s+Extra inputs are not permitted",

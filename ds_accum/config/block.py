@@ -22,17 +22,17 @@ class _Strict(BaseModel):
 class Counting(_Strict):
     """Which tokens count: labels that differ from `ignore_index`, or the positions of a mask."""
 
-    labels: str = Field("labels", min_length=1)
+    labels: Annotated[str, Field(min_length=1)] = "labels"
     """Key of the labels in the batch, or a dotted path to it."""
 
     ignore_index: int = -100
     """The label that does not count; -100 is what torch's cross entropy ignores."""
 
     shift: bool | None = None
-    """Whether the loss drops the first label of each sequence. None: decided from the model where that is known, else an
-    error at the first batch, because a wrong guess would be silent."""
+    """Whether the loss drops the first label of each sequence. None: decided from the model where that is known, else
+    an error at the first batch, because a wrong guess would be silent."""
 
-    loss_mask: str | None = Field(None, min_length=1)
+    loss_mask: Annotated[str, Field(min_length=1)] | None = None
     """Key or dotted path of a mask whose non-zero positions count, instead of the labels."""
 
 
@@ -53,13 +53,13 @@ class DSAccumBlock(_Strict):
     """Everything that the engine and the linter read from the config beside DeepSpeed's own keys."""
 
     normalization: Literal["token", "micro_batch"] = "token"
-    """`token`: the gradient of the mean over all counted tokens of the global batch. `micro_batch`: DeepSpeed's own mean
-    of means, with guards and reports."""
+    """`token`: the gradient of the mean over all counted tokens of the global batch. `micro_batch`: DeepSpeed's own
+    mean of means, with guards and reports."""
 
     loss_reduction: Literal["mean", "sum"] = "mean"
     """What the loss handed to `backward` is, over the counted tokens of its micro-batch."""
 
-    counting: Counting = Counting()
+    counting: Counting = Field(default_factory=Counting)
     """Which tokens count."""
 
     initial_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -86,10 +86,10 @@ class DSAccumBlock(_Strict):
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800.0
     """Seconds without progress after which a hanging job names the ranks that are behind and aborts."""
 
-    log: str | None = Field(None, min_length=1)
+    log: Annotated[str, Field(min_length=1)] | None = None
     """File for one JSON line per optimizer step, written by rank 0, relative to the working directory."""
 
-    lint: LintSettings = LintSettings()
+    lint: LintSettings = Field(default_factory=LintSettings)
     """The linter's own settings."""
 
 

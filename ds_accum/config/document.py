@@ -71,7 +71,7 @@ class ProblemKind(str, Enum):
     SYNTAX = "syntax"
     """The library refuses the text: a token is missing, misplaced or malformed."""
     DUPLICATE_KEY = "duplicate-key"
-    """A key appears twice in one object. DeepSpeed refuses it in a file; json and YAML keep the last, as `value` does."""
+    """A key appears twice in one object. DeepSpeed refuses it; `value` has the last, as json and YAML do."""
     NUMBER = "number"
     """A number or a date that Python can't convert: more digits than `Limits.integer_digits`, too large for a float."""
     ENCODING = "encoding"
@@ -138,7 +138,7 @@ class Limits:
     """Digits of an integer: Python's own default limit (`sys.int_info.default_max_str_digits`), where int() raises."""
     aliases: int = 1_000
     """YAML aliases in a file."""
-    nodes: int = 100_000
+    nodes: int = 20_000
     """Values of a YAML file, each alias counted as often as it is used."""
     problems: int = 20
     """Problems of one kind that are reported; after as many syntax errors reading stops."""
@@ -327,7 +327,7 @@ def _too_large(text: str, filename: str, syntax: Syntax, size: str, limits: Limi
         kind=ProblemKind.TOO_LARGE,
         message=f"{size} are more than the {limits.size:,} that a config may have",
         span=Span(0, min(1, len(text))),
-        help="is this a config at all",
+        help="real configs have some 1,500 characters: is this the right file?",
     )
     return Document(
         text=text, filename=filename, syntax=syntax, value={}, problems=(problem,), _root=None, _joined_line_ends=[]

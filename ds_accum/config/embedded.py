@@ -1,9 +1,9 @@
 """Where in a document the DeepSpeed config is: it may be the whole of it, or stand inside another tool's file.
 
     DeepSpeed JSON (or YAML)    the root
-    Hugging Face JSON           the root, with "auto" where Trainer or Accelerate fills in a value before DeepSpeed sees it
-    Accelerate YAML             the `deepspeed_config` block, in Accelerate's own names, or a file that it names
-    GPT-NeoX YAML               the root's DeepSpeed keys, with hyphens or underscores
+    Hugging Face JSON           the root, with "auto" where Trainer or Accelerate fills in a value before DeepSpeed
+    sees it Accelerate YAML             the `deepspeed_config` block, in Accelerate's own names, or a file that it
+    names GPT-NeoX YAML               the root's DeepSpeed keys, with hyphens or underscores
 
 Each becomes an `EmbeddedConfig`: the values under DeepSpeed's names, and for each of them the place in the document.
 """
@@ -19,7 +19,8 @@ from ds_accum.config.launch import Framework, Launch
 from ds_accum.config.schema import newest_version, schema_for
 
 # What the Hugging Face integration fills in where the file says "auto" (transformers/integrations/deepspeed.py,
-# `trainer_config_process` and `trainer_config_finalize`; Accelerate fills a subset). "auto" anywhere else reaches DeepSpeed.
+# `trainer_config_process` and `trainer_config_finalize`; Accelerate fills a subset). "auto" anywhere else reaches
+# DeepSpeed.
 FILLED_IN_BY_HUGGINGFACE: frozenset[Path] = frozenset(
     {
         ("train_batch_size",),
@@ -85,7 +86,10 @@ def find_configs(document: Document, launch: Launch) -> Iterator[EmbeddedConfig]
     if not isinstance(values, dict):
         return
     if _is_accelerate(values):
-        if isinstance(values.get("deepspeed_config"), dict) and "deepspeed_config_file" not in values["deepspeed_config"]:
+        if (
+            isinstance(values.get("deepspeed_config"), dict)
+            and "deepspeed_config_file" not in values["deepspeed_config"]
+        ):
             yield _from_accelerate(values)
     elif document.syntax is Syntax.YAML and launch.framework in (None, "raw", "gpt-neox") and _is_gpt_neox(values):
         yield _from_gpt_neox(values)
@@ -192,7 +196,9 @@ def _from_accelerate(values: Mapping[str, Any]) -> EmbeddedConfig:
     )
 
 
-_GPT_NEOX_KEYS = frozenset({"pipe_parallel_size", "model_parallel_size", "num_layers", "num_attention_heads", "vocab_file"})
+_GPT_NEOX_KEYS = frozenset(
+    {"pipe_parallel_size", "model_parallel_size", "num_layers", "num_attention_heads", "vocab_file"}
+)
 
 
 def _is_gpt_neox(values: Mapping[str, Any]) -> bool:
@@ -214,5 +220,13 @@ def _from_gpt_neox(values: Mapping[str, Any]) -> EmbeddedConfig:
 
 # Keys of neox_arguments/deepspeed_args.py that DeepSpeed has dropped since.
 _REMOVED_KEYS_OF_GPT_NEOX = frozenset(
-    {"amp", "sparse_gradients", "sparse_attention", "curriculum_learning", "elasticity", "compression_training", "fp32_allreduce"}
+    {
+        "amp",
+        "sparse_gradients",
+        "sparse_attention",
+        "curriculum_learning",
+        "elasticity",
+        "compression_training",
+        "fp32_allreduce",
+    }
 )

@@ -33,6 +33,7 @@ _USUAL_CAUSES = (
     (re.compile(r"```"), "this looks like the end of a code block: keep only what is in it"),
     (re.compile("[\u201c\u201d\u2018\u2019]"), "use straight quotes"),
 )
+_PYTHON_WORD = re.compile(r"(?:True|False|None)\b")
 _CLOSER = {"{": "}", "[": "]"}
 
 
@@ -56,9 +57,11 @@ class Frame(NamedTuple):
 class Mistakes:
     """The state of a reading, and everything that happens to it when the text is wrong."""
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: Limits, *, is_json: bool = False) -> None:
         self.text = text
         self.limits = limits
+        # The text ought to be JSON, where it is wrong anyway that a value has no quotes.
+        self.is_json = is_json
         self.stack: list[Frame] = []
         self.problems: list[Problem] = []
         self.value: Any = {}
@@ -69,6 +72,8 @@ class Mistakes:
         self.braceless = False
         # The root was opened again for text behind its closing brace; its end needs no second complaint.
         self.reopened = False
+        # The first value without quotes that took a closing bracket along.
+        self.swallowed: tuple[int, int] | None = None
         # How hjson fails first: True with an exception other than its own, None if it does not fail.
         self.crashes: bool | None = None
         self._mistakes = 0
@@ -147,10 +152,10 @@ class Mistakes:
             remedy = "remove one comma"
         elif character in "}]":
             remedy = "nothing is open here that it could close: remove it"
-        elif character == ":":
-            remedy = 'the key is missing; an empty key is written ""'
         end = token_end(self.text, start)
         found = shortened(self.text[start:end])
+        if "=" in found:
+            remedy = "write ':' instead of '='"
         self.mistake(f"expected {self._expected('a key')}, found {found}", start, end, remedy=remedy)
         if character in ",}]":
             return self.resume(start + 1)
@@ -180,7 +185,10 @@ class Mistakes:
             return self._close_up_to(dict, start)
         expected = self._expected("a value") if key is None else f"a value for the key {quoted(key)}"
         found = f"'{character}'" if character else "the end of the text"
-        self.mistake(f"expected {expected}, found {found}", start, start + len(character))
+        remedy = None
+        if key is None and character == ":":
+            remedy = f"a list has no keys; does the '[' of line {self.line(self.stack[-1].start)} lack its ']'?"
+        self.mistake(f"expected {expected}, found {found}", start, start + len(character), remedy=remedy)
         if key is None or character == ":":
             return self.resume(start + 1)
         return self.separate(start) if character == "," else self.resume(start)
@@ -220,7 +228,7 @@ class Mistakes:
             if self.crashes is None:
                 self.crashes = True
             message = f"more than {self.limits.depth} objects and lists inside each other"
-            self.note(ProblemKind.TOO_DEEP, message, Span(start, start + 1), help="is this a config at all")
+            self.note(ProblemKind.TOO_DEEP, message, Span(start, start + 1), help="real configs have some six levels")
             raise StopReading
         value: tuple[Any, Any] = ({}, {}) if bracket == "{" else ([], [])
         self.stack.append(Frame(*value, start, key, key_start, key_end))
@@ -259,13 +267,25 @@ class Mistakes:
         text = self.text
         pair = misindented_pair(text, [frame.children for frame in self.stack])
         start = self.stack[-1].start if pair is None else pair[0]
-        message = f"the '{text[start]}' of line {self.line(start)} is never closed: expected '{_CLOSER[text[start]]}' before "
-        if pair is None:
-            self.mistake(f"{message}the end of the text", start, start + 1)
+        expected = f"expected '{_CLOSER[text[start]]}'"
+        message = f"the '{text[start]}' of line {self.line(start)} is never closed"
+        if self.swallowed is not None:
+            if self.is_json:
+                raise StopReading
+            value = text[slice(*self.swallowed)]
+            remedy = "put it in quotes, or the next member on a line of its own"
+            if _PYTHON_WORD.match(value):
+                remedy = "this is Python; Hjson writes true, false and null"
+            elif value[0].isdigit():
+                remedy = "a comma is missing, or this is no number"
+            message += f": the value {shortened(value)} has no quotes, so it takes the rest of its line, brackets included"
+            self.mistake(message, *self.swallowed, remedy=remedy, related=(start, start + 1))
+        elif pair is None:
+            self.mistake(f"{message}: {expected} before the end of the text", start, start + 1)
         else:
             closer = pair[1]
             self.mistake(
-                f"{message}the '{text[closer]}' of line {self.line(closer)}",
+                f"{message}: {expected} before the '{text[closer]}' of line {self.line(closer)}",
                 start,
                 start + 1,
                 remedy=f"going by its indentation, that '{text[closer]}' is meant to close something further out",

@@ -59,9 +59,12 @@ _ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n":
 _PUNCTUATORS = ("", "{", "}", "[", "]", ",", ":")
 
 
-def read_hjson(text: str, limits: Limits) -> Reading:
-    """Values as hjson.loads gives them, in dicts; for a text that it refuses, what can be read, and the problems."""
-    reader = _Reader(text, limits)
+def read_hjson(text: str, limits: Limits, *, is_json: bool = False) -> Reading:
+    """Values as hjson.loads gives them, in dicts; for a text that it refuses, what can be read, and the problems.
+
+    With `is_json`, a value that takes brackets along because it has no quotes is left to the caller to complain about.
+    """
+    reader = _Reader(text, limits, is_json=is_json)
     try:
         reader.read()
     except StopReading:
@@ -197,7 +200,7 @@ class _Reader(Mistakes):
             # hjson's scanKeyName: blanks may only come last, and only where there are some is other white space stripped.
             name = _match_name(text, position)
             key, colon = (name[1], name.end()) if name else ("", position)
-            if not key or text[colon : colon + 1] not in (":", "=", ""):
+            if not key or text[colon : colon + 1] not in (":", "="):
                 return self.bad_key(position)
             key_end = position + len(key)
             if colon > key_end:
@@ -266,7 +269,10 @@ class _Reader(Mistakes):
             return self._number(number[1] + number[2], bool(number[2]), position, end), end, number.end()
         line = _match_line(text, position)
         raw = line[0] if line else ""
-        return raw.strip(), position + len(raw.rstrip(" \t")), position + len(raw)
+        end = position + len(raw.rstrip(" \t"))
+        if self.swallowed is None and (raw.count("}") > raw.count("{") or raw.count("]") > raw.count("[")):
+            self.swallowed = (position, end)
+        return raw.strip(), end, position + len(raw)
 
     def _number(self, token: str, is_float: bool, start: int, end: int) -> int | float:
         if not is_float:

@@ -39,7 +39,7 @@ _USUAL_CAUSES = (
 
 def read_json(text: str, limits: Limits) -> Reading:
     """Values as json.loads gives them; for a text that it refuses, what Hjson makes of it, and the problems."""
-    reading = read_hjson(text, limits)
+    reading = read_hjson(text, limits, is_json=True)
     if any(problem.kind is ProblemKind.TOO_DEEP for problem in reading.problems):
         return reading
     try:
@@ -47,9 +47,8 @@ def read_json(text: str, limits: Limits) -> Reading:
     except json.JSONDecodeError as error:
         return _read_broken(text, error, reading)
     except (ValueError, RecursionError):
-        # An integer with more digits than Python converts, which is a problem in the Hjson reading as well.
-        return reading
-    if reading.problems and ("NaN" in text or "Infinity" in text):
+        return _read_too_many_digits(text, limits, reading)
+    if "NaN" in text or "Infinity" in text:
         reading = read_hjson(_NOT_A_NUMBER.sub(_digits_for_words, text), limits)
     duplicates = [problem for problem in reading.problems if problem.kind is ProblemKind.DUPLICATE_KEY]
     return Reading(value=value, root=reading.root, problems=duplicates)
@@ -58,6 +57,18 @@ def read_json(text: str, limits: Limits) -> Reading:
 def _digits_for_words(token: re.Match[str]) -> str:
     """NaN and Infinity, which json reads as numbers and Hjson as strings up to the end of the line, in digits."""
     return token[0] if token[0].startswith('"') else "1" * len(token[0])
+
+
+def _read_too_many_digits(text: str, limits: Limits, reading: Reading) -> Reading:
+    """What json.loads refuses with a plain ValueError: an integer with more digits than Python converts."""
+    if any(problem.kind is ProblemKind.NUMBER for problem in reading.problems):
+        return reading
+    # Hjson takes the number for a string, because of what follows it.
+    digits = re.search(rf"-?[0-9]{{{limits.integer_digits + 1},}}", text)
+    start, end = digits.span() if digits else (0, 1)
+    message = f"{shortened(text[start:end])} can't be read as a number: more than {limits.integer_digits} digits"
+    problem = Problem(kind=ProblemKind.NUMBER, message=message, span=Span(start, end))
+    return Reading(value=reading.value, root=reading.root, problems=[problem, *reading.problems])
 
 
 def _read_broken(text: str, error: json.JSONDecodeError, reading: Reading) -> Reading:
@@ -69,7 +80,8 @@ def _read_broken(text: str, error: json.JSONDecodeError, reading: Reading) -> Re
     if first <= (line_end if line_end >= 0 else len(text)):
         # Hjson stumbles there as well, and its reader knows more about what is open than json's message tells.
         return reading
-    return Reading(value=reading.value, root=reading.root, problems=[problem, *reading.problems])
+    others = [other for other in reading.problems if other.kind is not ProblemKind.EMPTY]
+    return Reading(value=reading.value, root=reading.root, problems=[problem, *others])
 
 
 def _problem(text: str, error: json.JSONDecodeError) -> Problem:

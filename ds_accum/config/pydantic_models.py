@@ -6,8 +6,8 @@ field table is data (`schema.py`); what a table can't say, the validators that l
 functions, one per validator of DeepSpeed 0.19.8 (`runtime/zero/config.py`, `runtime/precision_config.py`,
 `runtime/zenflow/zenflow_config.py`, `runtime/zero/leaf_module_config.py`).
 
-Importing this module imports pydantic, which costs a tenth of a second: `model.py` comes here only for a block that holds
-anything out of the ordinary.
+Importing this module imports pydantic, which costs a tenth of a second: `model.py` comes here only for a block that
+holds anything out of the ordinary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from functools import lru_cache
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -71,11 +71,10 @@ class _DeepSpeedModel(BaseModel):
     def _drop_auto(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        # `strict` is a keyword of DeepSpeed's own constructor, not a field: it is swallowed, and when true keeps "auto".
+        # `strict` is a keyword of DeepSpeed's own constructor, not a field: it is swallowed, and when true keeps
+        # "auto".
         strict = values.get("strict", False)
-        return {
-            key: value for key, value in values.items() if key != "strict" and (strict or value != "auto")
-        }
+        return {key: value for key, value in values.items() if key != "strict" and (strict or value != "auto")}
 
 
 @lru_cache(maxsize=128)
@@ -106,9 +105,9 @@ def _annotation(schema: Schema, key: Key) -> Any:
     elif key.type in ("int_enum", "str_enum"):
         base = _enumeration(key)
     elif key.type == "literal":
-        base = Literal[key.choices]
+        base = _literal(key)
     elif key.type == "list[literal]":
-        base = list[Literal[key.choices]]  # type: ignore[misc,valid-type]
+        base = list[_literal(key)]  # type: ignore[misc]
     else:
         base = _TYPES[key.type]
     bounds = {name: bound for name in ("ge", "gt", "le", "lt") if (bound := getattr(key, name)) is not None}
@@ -117,12 +116,16 @@ def _annotation(schema: Schema, key: Key) -> Any:
     before = _FIELD_VALIDATORS.get((key.type, key.name))
     if before is not None:
         base = Annotated[base, BeforeValidator(before)]
-    return Optional[base] if key.null else base
+    return base | None if key.null else base
 
 
-def _enumeration(key: Key) -> type[Enum]:
+def _enumeration(key: Key) -> Any:
     members = [(f"value_{choice}", choice) for choice in key.choices]
     return IntEnum("Stage", members) if key.type == "int_enum" else Enum("Choice", members, type=str)
+
+
+def _literal(key: Key) -> Any:
+    return Literal.__getitem__(key.choices)
 
 
 _NO_DTYPE = object()  # stands for a default that JSON can't write
@@ -147,7 +150,7 @@ _TYPES: Mapping[str, Any] = {
     "list[str]": list[str],
     "tuple": tuple,
     "path": FilePath,
-    "str|int": Union[str, int],
+    "str|int": str | int,
     "dtype": Annotated[Any, PlainValidator(_no_json_value)],
 }
 
@@ -160,7 +163,7 @@ def _loss_scale(value: Any) -> float:
         raise PydanticCustomError("loss_scale", "must be a number, not a boolean")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise PydanticCustomError("loss_scale", "must be a number") from None
     if not math.isfinite(number) or number < 0:
         raise PydanticCustomError("loss_scale", "must be finite and at least 0 (0 means dynamic loss scaling)")
@@ -189,7 +192,7 @@ _FIELD_VALIDATORS: Mapping[tuple[str, str], Callable[[Any], Any]] = {
 # --- validators that look at several fields --------------------------------------------------------------------------
 
 
-def leaf_names_may_be_one_string(cls: type[BaseModel], values: Any) -> Any:
+def leaf_names_may_be_one_string(cls: type[BaseModel], values: Any) -> Any:  # noqa: ARG001 (pydantic wants the name)
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -1,8 +1,8 @@
 """Config + launch -> the batch of one optimizer step, each number with where it came from.
 
-Two answers are needed, and they differ. DeepSpeed's: does its own arithmetic, floors, floats and all, accept the numbers
-(`deepspeed_accepts`)? And the exact one: which numbers add up, and what would have to change (`ds_accum.batch`)? A config
-is an error only where DeepSpeed refuses; the sentence is always the exact one.
+Two answers are needed, and they differ. DeepSpeed's: does its own arithmetic, floors, floats and all, accept the
+numbers (`deepspeed_accepts`)? And the exact one: which numbers add up, and what would have to change
+(`ds_accum.batch`)? A config is an error only where DeepSpeed refuses; the sentence is always the exact one.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class BatchResolution:
     """What the batch keys of a config come to in one launch.
 
     `written` holds the keys that the file sets (null counts as absent). With a `fault`, `fault_key` names the key at
-    fault where there is a single one, and `imbalance` holds the equation where it is one. Without, `ledger` is set where
-    all numbers are known integers.
+    fault where there is a single one, and `imbalance` holds the equation where it is one. Without, `ledger` is set
+    where all numbers are known integers.
     """
 
     written: Mapping[str, Any]
@@ -86,8 +86,8 @@ class BatchResolution:
 def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataParallel:
     """The world that DeepSpeed's batch arithmetic sees (`DeepSpeedConfig.__init__`, runtime/config.py of 0.19.8).
 
-    An `mpu` of the script's decides first; then a mesh of `data_parallel_size` and `sequence_parallel_size`, both in the
-    config; then `sequence_parallel_size` alone divides the world, as floats; else it is the whole world.
+    An `mpu` of the script's decides first; then a mesh of `data_parallel_size` and `sequence_parallel_size`, both in
+    the config; then `sequence_parallel_size` alone divides the world, as floats; else it is the whole world.
     """
     if launch.model_parallel_size > 1:
         layout = launch.layout()
@@ -95,7 +95,7 @@ def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataPara
         equation = "data parallel" if layout is None else layout.describe()
         return DataParallel(size=size, equation=equation)
     if "sequence_parallel_size" not in values:
-        return DataParallel(size=launch.world_size, equation=f"data parallel = world {launch.world_size}")
+        return DataParallel(size=launch.world_size, equation=f"world {launch.world_size}")
     if "data_parallel_size" in values:
         size = values["data_parallel_size"]
         if type(size) is int:
@@ -107,7 +107,7 @@ def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataPara
         return DataParallel(size=None, equation="", divisor_key="sequence_parallel_size", fault=error)
     return DataParallel(
         size=None if launch.world_size is None else size,
-        equation=f"world {launch.world_size} / sequence_parallel_size {divisor} = {size:g}",
+        equation=f"world {launch.world_size} / sequence_parallel_size {divisor}",
         divisor_key="sequence_parallel_size",
     )
 
@@ -172,9 +172,7 @@ def deepspeed_accepts(written: Mapping[str, Any], data_parallel: float) -> bool:
             train = micro * accumulation * data_parallel if ACCUMULATION in written else micro * data_parallel
         else:
             return False
-        return bool(
-            train > 0 and micro > 0 and accumulation > 0 and train == micro * accumulation * data_parallel
-        )
+        return bool(train > 0 and micro > 0 and accumulation > 0 and train == micro * accumulation * data_parallel)
     except (ArithmeticError, TypeError):
         return False
 

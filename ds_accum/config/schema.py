@@ -1,14 +1,15 @@
-"""Every key that DeepSpeed reads, per release: what a block accepts, what it does with an unknown key, and each default.
+"""Every key that DeepSpeed reads, per release: what a block accepts, what it does with an unknown key, each default.
 
-The facts are data (`versions/keys.json` for the newest known release, `versions/history.json` for what changed on the way
-there); this module only looks them up. A block is named by its dotted path in the config, the root by the empty string.
+The facts are data (`versions/keys.json` for the newest known release, `versions/history.json` for what changed on the
+way there); this module only looks them up. A block is named by its dotted path in the config, the root by the empty
+string.
 
 Two kinds of block exist in DeepSpeed, and they fail differently:
 
 * `model`: a pydantic model (`DeepSpeedConfigModel`). Values are coerced or refused, unknown keys are refused, and any
   key whose value is `"auto"` is dropped before validation.
-* `mapping`: a plain dictionary read with `dict.get`. Unknown keys are ignored, values are taken as they are, and a block
-  that is not a mapping fails with an `AttributeError` or `TypeError` that names no key.
+* `mapping`: a plain dictionary read with `dict.get`. Unknown keys are ignored, values are taken as they are, and a
+  block that is not a mapping fails with an `AttributeError` or `TypeError` that names no key.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class Change:
     """What one release changed about one key: it was added, removed, or its default or validation moved.
 
     The key "" stands for the block itself. `refused` says that the release fails on a removed key's mere presence,
-    whatever its value; any other removed key is from then on as unknown as a misspelt one. `before` and `after` hold what
-    moved, named as in `Key` and `Block`: the whole key where it was removed, nothing where the change lies in code that
-    no attribute describes and only `reason` can tell it.
+    whatever its value; any other removed key is from then on as unknown as a misspelt one. `before` and `after` hold
+    what moved, named as in `Key` and `Block`: the whole key where it was removed, nothing where the change lies in code
+    that no attribute describes and only `reason` can tell it.
     """
 
     version: Version

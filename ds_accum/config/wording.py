@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["quoted", "shortened", "token_end"]
+__all__ = ["printable", "quoted", "shortened", "token_end"]
 
 _LONGEST = 40
 
@@ -14,12 +14,12 @@ _WORDS = re.compile(r"""[^\n\r,{}\[\]:#"']+""")
 
 def quoted(key: str) -> str:
     """A key: `"stage"`."""
-    return f'"{_printable(key)}"'
+    return f'"{printable(key)}"'
 
 
 def shortened(token: str) -> str:
     """A piece of the text: in single quotes, unless it brings quotes of its own; 40 characters at most."""
-    token = _printable(token if len(token) <= _LONGEST else token[: _LONGEST - 3] + "...")
+    token = printable(token if len(token) <= _LONGEST else token[: _LONGEST - 3] + "...")
     has_quotes = len(token) > 1 and token[0] in "\"'" and token[0] == token[-1]
     return token if has_quotes else f"'{token}'"
 
@@ -32,7 +32,8 @@ def token_end(text: str, start: int) -> int:
     return start + max(len(match[0].rstrip()), 1)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would act on or not show: controls, ANSI, bidirectional marks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

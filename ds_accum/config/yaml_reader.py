@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["read_yaml"]
 
 _FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Tabs, tags, block scalars, directives, further line ends and byte order marks, and keys longer than a simple key.
-_SEEN_DIFFERENTLY = re.compile("[\t!|>%\x85\u2028\u2029\ufeff]|[^\n]{900}")
+# Tabs, tags, question marks, block scalars, directives, further line ends and byte order marks, and keys longer than a simple key.
+_SEEN_DIFFERENTLY = re.compile("[\t!?|>%\x85\u2028\u2029\ufeff]|[^\n]{900}")
 _UNPRINTABLE = yaml.reader.Reader.NON_PRINTABLE
 
 _TAG = "tag:yaml.org,2002:"
 _STRING, _MERGE, _VALUE = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}value"
+# What becomes a dict or a list. In other collections (set, omap, pairs) nothing has a path.
+_MAPPING, _SEQUENCE = f"{_TAG}map", f"{_TAG}seq"
 # Scalars of these tags, if the resolver found them, can't fail to be constructed.
 _PLAIN_TAGS = frozenset({_STRING, f"{_TAG}null", f"{_TAG}bool", _MERGE, _VALUE})
 _NUMBER_TAGS = frozenset({f"{_TAG}int", f"{_TAG}float"})
-# Collections that do not become a dict or a list; what lies in them has no path.
-_OTHER_COLLECTIONS = frozenset({f"{_TAG}set", f"{_TAG}omap", f"{_TAG}pairs"})
 
 _IN_PLAIN_WORDS = {
     "<block end>": "the end of the block",
@@ -69,11 +69,11 @@ def read_yaml(text: str, limits: Limits) -> Reading:
         message = f"the character U+{ord(unprintable[0]):04X} is not allowed in YAML"
         problems.append(Problem(kind=ProblemKind.SYNTAX, message=message, span=Span(*unprintable.span())))
         text = _UNPRINTABLE.sub("\ufffd", text)
+    reading = None
     if not _SEEN_DIFFERENTLY.search(text):
         reading = _Composer(text, _FASTEST_LOADER, limits).read()
-        if not any(problem.kind is ProblemKind.SYNTAX for problem in reading.problems):
-            return reading
-    reading = _Composer(text, yaml.SafeLoader, limits).read()
+    if reading is None or any(problem.kind is ProblemKind.SYNTAX for problem in reading.problems):
+        reading = _Composer(text, yaml.SafeLoader, limits).read()
     return Reading(value=reading.value, root=reading.root, problems=[*problems, *reading.problems])
 
 
@@ -197,7 +197,7 @@ class _Composer:
         node = kind(tag, [], event.start_mark, event.end_mark, flow_style=event.flow_style)
         if tag not in self.loader.yaml_constructors:
             self._unknown_tag(node)
-            node.tag = f"{_TAG}map" if is_mapping else f"{_TAG}seq"
+            node.tag = _MAPPING if is_mapping else _SEQUENCE
         self._count(1)
         self._check_depth(len(self.stack) + 1, event.start_mark.index)
         self._declare(event, node, size=0, height=0)
@@ -208,7 +208,7 @@ class _Composer:
         node = opened.node
         end = max(end if opened.is_flow else opened.end, node.start_mark.index)
         node.end_mark = _mark_at(node.end_mark, end)
-        if isinstance(node, yaml.MappingNode):
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING:
             self._check_keys(node)
         if opened.anchor is not None:
             self.anchors[opened.anchor] = _Anchor(node, opened.size, opened.height)
@@ -301,8 +301,7 @@ class _Composer:
             key_node = pair[0]
             span = self._span_in(pair, 0)
             if not isinstance(key_node, yaml.ScalarNode):
-                if node.tag not in _OTHER_COLLECTIONS:
-                    self._report(ProblemKind.SYNTAX, "a list or a mapping can't be a key", span)
+                self._report(ProblemKind.SYNTAX, "a list or a mapping can't be a key", span)
                 node.value.remove(pair)
                 continue
             if key_node.tag == _MERGE:
@@ -335,10 +334,11 @@ class _Composer:
             self._report(ProblemKind.NUMBER, message, span)
         else:
             try:
-                self.loader.construct_object(node)
+                self.loader.construct_object(node, deep=True)
                 return
             except Exception as error:  # whatever a constructor raises on a value that it does not expect
                 self.loader.recursive_objects.clear()
+                self.loader.deep_construct = False
                 reason = error.problem if isinstance(error, yaml.MarkedYAMLError) else str(error)
                 name = node.tag.removeprefix(_TAG)
                 message = f"{shortened(node.value)} can't be read as {name}: {reason}"
@@ -389,14 +389,12 @@ class _Composer:
     def _place(self, node: Any, span: Span, key_span: Span | None) -> Node:
         """Where a node, and all that lies below it, is written. Merged members are where their anchor is."""
         children: Any = None
-        if node.tag in _OTHER_COLLECTIONS or isinstance(node, yaml.ScalarNode):
-            pass
-        elif isinstance(node, yaml.MappingNode):
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING:
             children = {
                 self._key(pair[0]): self._place(pair[1], self._span_in(pair, 1), self._span_in(pair, 0))
                 for pair in node.value
             }
-        else:
+        elif isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE:
             children = [
                 self._place(item, self.alias_spans.get((id(node), index)) or self._span(item), None)
                 for index, item in enumerate(node.value)

@@ -1,6 +1,7 @@
 """The linter: a config and a launch in, diagnostics out.
 
-`lint_text` and `lint_file` are the public functions; `rules` holds one rule a file, `reporters` one output format a file.
+`lint_text` and `lint_file` are the public functions; `rules` holds one rule a file, `reporters` one output format a
+file.
 """
 
 from ds_accum.lint.diagnostic import Diagnostic, Severity

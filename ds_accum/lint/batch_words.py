@@ -1,6 +1,6 @@
 """The batch equation in words, each factor with where it came from.
 
-    train_batch_size 100 (line 2) is not micro batch 3 (line 3) x accumulation 4 (line 4) x data parallel 8 = 96
+train_batch_size 100 (line 2) is not micro batch 3 (line 3) x accumulation 4 (line 4) x data parallel 8 = 96
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 from ds_accum.batch import Imbalance, Neighbours
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 from ds_accum.lint.context import LintContext
+from ds_accum.lint.wording import number
 
 _NAMES = {GLOBAL_BATCH: "train_batch_size", MICRO_BATCH: "micro batch", ACCUMULATION: "accumulation"}
 
 
 def written(context: LintContext, key: str) -> str:
     """A batch size that the file gives, with its line: "micro batch 3 (line 3)"."""
-    return f"{_NAMES[key]} {context.values[key]} ({context.line(key)})"
+    return f"{_NAMES[key]} {number(context.values[key])} ({context.line(key)})"
 
 
 def product(context: LintContext, imbalance: Imbalance) -> str:
@@ -23,13 +24,14 @@ def product(context: LintContext, imbalance: Imbalance) -> str:
     if context.batch.data_parallel.size is not None:
         factors.append(data_parallel(context))
     said = " x ".join(factors)
-    return f"{said} = {imbalance.product}" if len(factors) > 1 else said
+    return f"{said} = {number(imbalance.product)}" if len(factors) > 1 else said
 
 
 def data_parallel(context: LintContext) -> str:
     """The data parallel size and how it came about: "data parallel 8 (world 16 / tensor 2)"."""
     resolved, launch = context.batch.data_parallel, context.launch
-    said = f"data parallel {resolved.size:g}"
+    assert resolved.size is not None, "only asked for where the world size is known"
+    said = f"data parallel {number(resolved.size)}"
     if launch.model_parallel_size > 1:
         return f"{said} ({resolved.equation.rsplit(' = ', 1)[0]})"
     if resolved.divisor_key is not None:
@@ -53,4 +55,4 @@ def legal_values(imbalance: Imbalance) -> str:
 
 
 def _either(near: Neighbours) -> str:
-    return " or ".join(str(value) for value in near.values)
+    return " or ".join(map(number, near.values))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ds_accum.config.document import Document, Path
+from ds_accum.config.document import Document
 from ds_accum.config.embedded import EmbeddedConfig
 from ds_accum.config.launch import Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig
 from ds_accum.config.resolve import BatchResolution, resolve_batch
 from ds_accum.config.schema import Version
+from ds_accum.lint.origin import Origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +26,15 @@ class LintContext:
     embedded: EmbeddedConfig
     launch: Launch
     config: DeepSpeedConfig
+    origin: Origin
     _cache: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: Document, embedded: EmbeddedConfig, launch: Launch) -> LintContext:
-        return cls(document, embedded, launch, DeepSpeedConfig.read(embedded.values, version=launch.version))
+    def of(
+        cls, document: Document, embedded: EmbeddedConfig, launch: Launch, origin: Origin = Origin()
+    ) -> LintContext:
+        config = DeepSpeedConfig.read(embedded.values, version=launch.version)
+        return cls(document, embedded, launch, config, origin)
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -51,8 +56,10 @@ class LintContext:
     @property
     def has_filled_in_batch(self) -> bool:
         """Whether a framework fills in one of the batch sizes, so that nothing can be said about their product."""
-        return any(path[0] in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-                   for path in self.embedded.filled_in)
+        return any(
+            path[0] in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+            for path in self.embedded.filled_in
+        )
 
     def block(self, name: str) -> BlockReading:
         return self.config.block(name)
@@ -64,19 +71,7 @@ class LintContext:
 
     @property
     def builds_optimizer_from_config(self) -> bool | None:
-        """Whether DeepSpeed builds the optimizer that the config names: not if the script passes its own (None: unknown)."""
+        """Whether DeepSpeed builds the optimizer that the config names, and the script passes none; None: unknown."""
         if self.block("optimizer").get("type") is None:
             return False
         return None if self.launch.client_optimizer is None else not self.launch.client_optimizer
-
-    def strings(self) -> Iterator[tuple[Path, str]]:
-        """Every string value of the config with its path."""
-        stack: list[tuple[Path, Any]] = [((), self.values)]
-        while stack:
-            path, value = stack.pop()
-            if isinstance(value, str):
-                yield path, value
-            elif isinstance(value, Mapping):
-                stack.extend(((*path, key), item) for key, item in value.items())
-            elif isinstance(value, list):
-                stack.extend(((*path, index), item) for index, item in enumerate(value))

@@ -1,4 +1,4 @@
-"""What a rule says (`Finding`, at a path of the config) and what the user reads (`Diagnostic`, at a place in the file)."""
+"""What a rule says (`Finding`, at a path of the config), what the user reads (`Diagnostic`, at a place in the file)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ class When(str, Enum):
 
 
 class Proof(str, Enum):
-    """How a rule is known to be right: shown by running the installed DeepSpeed, by running another release, or only
-    read in its source (never above a warning)."""
+    """How a rule is known to be right: shown by running the installed DeepSpeed, another release of it, or the other
+    reader of the file that the rule is about (Python's json, ds-accum's engine); or only read in the source, and then
+    never above a warning."""
 
     RUN = "run"
     OTHER_VERSION = "other version"
+    OTHER_READER = "other reader"
     READ = "read"
 
 
@@ -48,9 +50,10 @@ class Finding:
     """One defect, at a path of the config.
 
     `at` is the smallest thing to edit: the value of that path, or its key with `on_key`; a path that the file does not
-    hold points at its nearest parent. `message` is one sentence of fact, in lower case, without a full stop; `help` says
-    what to do. `depends_on` names the unknown input without which this is certain: the linter then says so and makes an
-    error a warning. `when` and `severity` override the rule's, `span` the place that `at` has in the document.
+    hold points at its nearest parent. `message` is one sentence of fact, in lower case, without a full stop; `help`
+    says what to do. `depends_on` names the unknown input without which this is certain: the linter then says so and
+    makes an error a warning. `when` and `severity` override the rule's, `span` the place that `at` has in the
+    document.
     """
 
     at: Path

@@ -10,8 +10,10 @@ from pathlib import Path as FilePath
 from ds_accum.config.document import Document, Path, Syntax, read_bytes, read_text
 from ds_accum.config.embedded import EmbeddedConfig, find_configs
 from ds_accum.config.launch import Launch
+from ds_accum.config.references import find_reference
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Diagnostic, Finding, Severity, When
+from ds_accum.lint.origin import Origin
 from ds_accum.lint.rule import Rule
 from ds_accum.lint.rules import RULES
 
@@ -26,6 +28,7 @@ def lint_text(
     launches: Sequence[Launch] = (Launch(),),
     syntax: Syntax | None = None,
     rules: Sequence[Rule] = RULES,
+    origin: Origin = Origin(),
 ) -> list[Diagnostic]:
     """The diagnostics of a config given as text, in the order of the file.
 
@@ -33,20 +36,26 @@ def lint_text(
     extension unless given.
     """
     syntax = syntax or _syntax_of(filename)
-    return lint_document(read_text(text, filename=filename, syntax=syntax), launches=launches, rules=rules)
+    document = read_text(text, filename=filename, syntax=syntax)
+    return lint_document(document, launches=launches, rules=rules, origin=origin)
 
 
 def lint_file(
     path: str | FilePath, *, launches: Sequence[Launch] = (Launch(),), rules: Sequence[Rule] = RULES
 ) -> list[Diagnostic]:
     """The diagnostics of a config file. Raises OSError if it can't be read."""
-    return lint_document(
-        read_bytes(FilePath(path).read_bytes(), filename=str(path)), launches=launches, rules=rules
-    )
+    path = FilePath(path)
+    document = read_bytes(path.read_bytes(), filename=str(path))
+    origin = Origin(reference=find_reference(document, path))
+    return lint_document(document, launches=launches, rules=rules, origin=origin)
 
 
 def lint_document(
-    document: Document, *, launches: Sequence[Launch] = (Launch(),), rules: Sequence[Rule] = RULES
+    document: Document,
+    *,
+    launches: Sequence[Launch] = (Launch(),),
+    rules: Sequence[Rule] = RULES,
+    origin: Origin = Origin(),
 ) -> list[Diagnostic]:
     """The diagnostics of a document that was read already.
 
@@ -56,7 +65,7 @@ def lint_document(
     worlds: dict[tuple[object, ...], list[int]] = {}
     for launch in launches:
         seen: Counter[tuple[str, Path]] = Counter()
-        for diagnostic in _lint_once(document, launch, rules):
+        for diagnostic in _lint_once(document, origin, launch, rules):
             place = (diagnostic.code, diagnostic.path)
             key = (*place, seen[place])
             seen[place] += 1
@@ -69,12 +78,12 @@ def lint_document(
     return sorted(diagnostics, key=lambda item: (item.start.offset, item.code, item.message))
 
 
-def _lint_once(document: Document, launch: Launch, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _lint_once(document: Document, origin: Origin, launch: Launch, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
     configs = list(find_configs(document, launch))
     framework = configs[0].framework if configs else launch.framework
-    whole = LintContext.of(document, EmbeddedConfig(values={}), replace(launch, framework=framework))
+    whole = LintContext.of(document, EmbeddedConfig(values={}), replace(launch, framework=framework), origin)
     embedded = [
-        LintContext.of(document, config, replace(launch, framework=config.framework)) for config in configs
+        LintContext.of(document, config, replace(launch, framework=config.framework), origin) for config in configs
     ]
     for rule in rules:
         for context in [whole] if rule.needs == "document" else embedded:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
+from ds_accum.lint.origin import Origin
 
 if TYPE_CHECKING:
     from ds_accum.lint.context import LintContext
@@ -32,6 +33,7 @@ class Example:
 
     config: str
     launch: Launch = field(default_factory=lambda: Launch(world_size=1))
+    origin: Origin = Origin()
     reports: tuple[Report, ...] = ()
     deepspeed: Literal["config"] | None = "config"
 
@@ -40,8 +42,8 @@ class Example:
 class Rule:
     """One kind of mistake. `name` reads after "allow": allow batch-size-mismatch.
 
-    `rationale` is the rule's module docstring. `needs` is "document" for a rule about the text itself, which runs even if
-    the text holds no config, "config" for all others.
+    `rationale` is the rule's module docstring. `needs` is "document" for a rule about the text itself, which runs
+    even if the text holds no config, "config" for all others.
     """
 
     code: str

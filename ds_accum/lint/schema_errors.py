@@ -1,7 +1,7 @@
 """What DeepSpeed's own block models refuse, sorted by the rule that gives it its sentence.
 
-The errors come from the pydantic models (`ds_accum.config.model`); each has exactly one owner here, so that nothing that
-a model refuses goes unreported.
+The errors come from the pydantic models (`ds_accum.config.model`); each has exactly one owner here, so that nothing
+that a model refuses goes unreported.
 """
 
 from __future__ import annotations

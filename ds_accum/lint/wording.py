@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ds_accum.batch.wording import show
 from ds_accum.config.document import Path
 
 # A value that is longer than this is cut: the excerpt shows the rest.
@@ -22,11 +23,19 @@ def dotted(path: Path) -> str:
 
 def shown(value: Any) -> str:
     """A value as the file would write it, on one line and not too long."""
+    if type(value) is int:
+        return show(value)
     try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(value)
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except ValueError:
+        # An integer of more digits than Python prints, inside of something else.
+        text = "..."
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def number(value: float) -> str:
+    """A size that may be a fraction: "8", "2.66667"."""
+    return show(int(value)) if isinstance(value, int) or value.is_integer() else f"{value:g}"
 
 
 def kind_of(value: Any) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -168,11 +167,11 @@ def _undisturbed() -> Iterator[None]:
     """DeepSpeed neither logs nor fails by a warning: its verdict is its exception alone."""
     from deepspeed.utils import logger
 
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    # Setting a level would make every logger of the process forget what it knows, which costs more than the config.
+    disabled, logger.disabled = logger.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logger.disabled = disabled

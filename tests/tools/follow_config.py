@@ -1,103 +1,34 @@
-"""Follow the config dictionary through DeepSpeed's source, without importing it, and write down every key that is read.
+"""Follow the config dictionary through DeepSpeed's source, without importing it, and note every key that is read.
 
-`Follower(tree).follow()` interprets `DeepSpeedConfig.__init__`, and every function that the dictionary is handed to, over
-abstract values: "this variable holds the part of the config at `fp16`", "this one holds the constant 16". Both branches
-of every `if` are taken, loops over constant lists are unrolled, anything else is unknown. What remains is exact about the
-four ways in which DeepSpeed reads a key: `d.get(key, default)`, `d[key]`, `key in d` and `Model(**d)`.
+`Follower(tree).follow()` interprets `DeepSpeedConfig.__init__`, and every function that the dictionary is handed to,
+over abstract values: "this variable holds the part of the config at `fp16`", "this one holds the constant 16". Both
+branches of every `if` are taken, loops over constant lists are unrolled, anything else is unknown. What remains is
+exact about the four ways in which DeepSpeed reads a key: `d.get(key, default)`, `d[key]`, `key in d`, `Model(**d)`.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-KeyPath = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """The parts of the config that a value may be: usually one, two for `bf16` and its old name `bfloat16`."""
-
-    paths: tuple[KeyPath, ...]
-
-    def at(self, key: str) -> Part:
-        return Part(tuple((*path, key) for path in self.paths))
-
-
-@dataclass(frozen=True)
-class Known:
-    """A constant."""
-
-    value: Any
-
-
-@dataclass
-class Table:
-    """A dictionary that DeepSpeed wrote down itself."""
-
-    entries: dict[Any, Value]
-
-
-@dataclass(frozen=True)
-class Items:
-    """A value out of `part.items()`: any key's."""
-
-    part: Part
-
-
-@dataclass(frozen=True)
-class Code:
-    """A function or a class, with the object that it is bound to if it is a method."""
-
-    module: Module
-    node: ast.FunctionDef | ast.ClassDef
-    owner: Thing | None = None
-
-    @property
-    def class_node(self) -> ast.ClassDef:
-        assert isinstance(self.node, ast.ClassDef), f"{self.node.name} of {self.module.dotted} is no class"
-        return self.node
-
-
-@dataclass
-class Thing:
-    """An object of one of DeepSpeed's classes."""
-
-    made_of: Code
-    attributes: dict[str, Value] = field(default_factory=dict)
-
-
-Value = Part | Known | Table | Items | Code | Thing | None
-MISSING = Known("no default")
-
-
-@dataclass(eq=False)
-class Module:
-    """One source file; `names` maps what it defines to the statement that does."""
-
-    dotted: str
-    package: str
-    names: dict[str, ast.stmt]
-    stars: list[ast.ImportFrom]
-
-
-@dataclass
-class Scope:
-    module: Module
-    names: dict[str, Value] = field(default_factory=dict)
-    returned: list[Value] = field(default_factory=list)
-
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Pow: operator.pow,
-}
+from config_values import (
+    MISSING,
+    Code,
+    Items,
+    KeyPath,
+    Known,
+    Module,
+    Part,
+    Scope,
+    Table,
+    Thing,
+    Value,
+    arithmetic,
+    merge,
+    python_value,
+)
 
 
 class Follower:
@@ -190,13 +121,16 @@ class Follower:
             case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
                 return Known([python_value(self.evaluate(element, scope)) for element in elements])
             case ast.Dict(keys, values):
-                pairs = [(self.evaluate(k, scope), self.evaluate(v, scope)) for k, v in zip(keys, values) if k]
+                pairs = [
+                    (self.evaluate(key, scope), self.evaluate(value, scope))
+                    for key, value in zip(keys, values, strict=True)
+                    if key is not None
+                ]
                 return Table({key.value: value for key, value in pairs if isinstance(key, Known)})
             case ast.BinOp(left, kind, right):
-                return _arithmetic(kind, self.evaluate(left, scope), self.evaluate(right, scope))
+                return arithmetic(kind, self.evaluate(left, scope), self.evaluate(right, scope))
             case ast.UnaryOp(ast.USub(), operand):
-                value = self.evaluate(operand, scope)
-                return Known(-value.value) if isinstance(value, Known) else None
+                return arithmetic(ast.Sub(), Known(0), self.evaluate(operand, scope))
             case ast.Compare(left, [ast.In()], [right]):
                 self._read(self.evaluate(right, scope), self.evaluate(left, scope), MISSING)
                 return None
@@ -204,12 +138,12 @@ class Follower:
                 return self._item(self.evaluate(base, scope), self.evaluate(key, scope))
             case ast.IfExp(test, then, otherwise):
                 self.evaluate(test, scope)
-                return _merge(self.evaluate(then, scope), self.evaluate(otherwise, scope))
+                return merge(self.evaluate(then, scope), self.evaluate(otherwise, scope))
             case ast.DictComp(key, value, [generator]):
                 made: dict[Any, Value] = {}
                 for inner in self._iterate(generator.iter, generator.target, scope):
-                    if isinstance(name := self.evaluate(key, inner), Known):
-                        made[name.value] = self.evaluate(value, inner)
+                    if isinstance(entry := self.evaluate(key, inner), Known):
+                        made[entry.value] = self.evaluate(value, inner)
                 return Table(made)
             case ast.Call():
                 return self._call(node, scope)
@@ -297,7 +231,7 @@ class Follower:
                     if isinstance(inner, Code):
                         self._found_model(inner, unpacked.entries.get(ast.unparse(statement.target)))
 
-    # --- statements ----------------------------------------------------------------------------------------------
+    # --- statements ------------------------------------------------------------------------------------------------
 
     def _run(self, code: Code, arguments: list[Value], keywords: dict[str | None, Value]) -> Value:
         assert isinstance(code.node, ast.FunctionDef)
@@ -305,17 +239,17 @@ class Follower:
             return None
         scope, parameters = Scope(code.module), code.node.args.args
         defaults = code.node.args.defaults
-        for parameter, default in zip(parameters[len(parameters) - len(defaults) :], defaults):
+        for parameter, default in zip(parameters[len(parameters) - len(defaults) :], defaults, strict=True):
             scope.names[parameter.arg] = self.evaluate(default, Scope(code.module))
         given = [code.owner, *arguments] if code.owner else arguments
-        scope.names.update(zip((parameter.arg for parameter in parameters), given))
+        scope.names.update(zip((parameter.arg for parameter in parameters), given, strict=False))
         scope.names.update({name: value for name, value in keywords.items() if name})
         self._running.append(code.node)
         self._execute(code.node.body, scope)
         self._running.pop()
         result: Value = None
         for value in scope.returned:
-            result = _merge(result, value)
+            result = merge(result, value)
         return result
 
     def _execute(self, body: list[ast.stmt], scope: Scope) -> None:
@@ -357,7 +291,7 @@ class Follower:
             scope.names = dict(before)
             self._execute(body, scope)
             for name, value in scope.names.items():
-                after[name] = _merge(after.get(name), value)
+                after[name] = merge(after.get(name), value)
         scope.names = after
 
     def _iterate(self, iterable: ast.expr, target: ast.expr, scope: Scope) -> Iterator[Scope]:
@@ -383,7 +317,7 @@ class Follower:
                     self._bind(element, value.entries.get(index) if isinstance(value, Table) else None, scope)
             case ast.Attribute(base, name):
                 if isinstance(thing := self.evaluate(base, scope), Thing):
-                    thing.attributes[name] = _merge(thing.attributes.get(name), value)
+                    thing.attributes[name] = merge(thing.attributes.get(name), value)
             case ast.Subscript(base, index):
                 table, key = self.evaluate(base, scope), self.evaluate(index, scope)
                 if isinstance(table, Table) and isinstance(key, Known):
@@ -422,23 +356,3 @@ def _imported_module(module: Module, statement: ast.ImportFrom) -> str:
         return statement.module or ""
     parents = module.package.split(".")
     return ".".join([*parents[: len(parents) - statement.level + 1], *([statement.module] if statement.module else [])])
-
-
-def _merge(one: Value, other: Value) -> Value:
-    """What is known of a value that two branches give: a part of the config counts most, then what is known at all."""
-    if isinstance(one, Part) and isinstance(other, Part):
-        return Part(tuple(dict.fromkeys(one.paths + other.paths)))
-    ranks: tuple[type[Any], ...] = (Part, Table, Thing, Code, Known)
-    return next((value for rank in ranks for value in (one, other) if isinstance(value, rank)), None)
-
-
-def _arithmetic(kind: ast.operator, left: Value, right: Value) -> Value:
-    known = isinstance(left, Known) and isinstance(right, Known) and type(kind) in _ARITHMETIC
-    return Known(_ARITHMETIC[type(kind)](left.value, right.value)) if known else None  # type: ignore[union-attr]
-
-
-def python_value(value: Value) -> Any:
-    """The Python value of what is known; None for what is not."""
-    if isinstance(value, Table):
-        return {key: python_value(entry) for key, entry in value.entries.items()}
-    return value.value if isinstance(value, Known) else None

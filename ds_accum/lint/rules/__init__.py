@@ -1,8 +1,9 @@
 """Every rule of the linter, in the order of the codes.
 
-DSA0xx file and schema, 1xx batch arithmetic, 2xx ZeRO stage and sharding, 3xx precision and loss scale, 4xx accumulation
-and clipping, 5xx optimizer, scheduler and offload, 6xx pipeline, sequence, expert and tensor parallel, 7xx unknown,
-misplaced and removed keys, 8xx launchers and frameworks, 9xx releases with wrong results. A code is never reused.
+DSA0xx file and schema, 1xx batch arithmetic, 2xx ZeRO stage and sharding, 3xx precision and loss scale, 4xx
+accumulation and clipping, 5xx optimizer, scheduler and offload, 6xx pipeline, sequence, expert and tensor parallel,
+7xx unknown, misplaced and removed keys, 8xx launchers and frameworks, 9xx releases with wrong results. A code is
+never reused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ds_accum.lint.rules import (
     invalid_ds_accum_block,
     invalid_sequence_parallel_size,
     missing_batch_size,
+    missing_config_file,
     not_a_config,
     not_strict_json,
     out_of_range,
@@ -54,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     removed_key.RULE,
     replaced_key_beside_its_replacement.RULE,
     not_strict_json.RULE,
+    missing_config_file.RULE,
 )
 
 BY_CODE = {rule.code: rule for rule in RULES}

@@ -2,9 +2,9 @@
 
     train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data parallel
 
-With three numbers nothing is left to derive, so the config is right at exactly one data parallel size, and wrong as soon
-as it is launched on other hardware. DeepSpeed asserts the product when every rank is up, without a line number, and with
-whatever it believes the world size to be: "8 != 2 * 1 * 1" is often a job that was not launched as one.
+With three numbers nothing is left to derive, so the config is right at exactly one data parallel size, and wrong as
+soon as it is launched on other hardware. DeepSpeed asserts the product when every rank is up, without a line number,
+and with whatever it believes the world size to be: "8 != 2 * 1 * 1" is often a job that was not launched as one.
 
 Leaving one of the three out, usually `train_batch_size` or the accumulation, makes the config legal on more worlds.
 """
@@ -20,6 +20,7 @@ from ds_accum.lint.batch_words import legal_values, product, written
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
+from ds_accum.lint.wording import number
 
 BAD = (
     Example(
@@ -89,7 +90,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         model_parallel_size=context.launch.model_parallel_size,
     )
     if world is not None and batch.data_parallel.divisor_key is None:
-        help_ += f", or launch {world} ranks"
+        help_ += f", or launch {number(world)} ranks"
     yield Finding(
         at=(GLOBAL_BATCH,),
         message=f"{written(context, GLOBAL_BATCH)} is not {product(context, batch.imbalance)}",

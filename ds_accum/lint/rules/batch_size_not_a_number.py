@@ -1,8 +1,9 @@
 """A batch size is a string, `"auto"` or something else that is no number.
 
 DeepSpeed does not look at the type of the three batch sizes: it divides and compares, and fails with "'>' not supported
-between instances of 'str' and 'int'" or "unsupported operand type(s) for //", without naming a key. `"auto"` is a word of
-Hugging Face's integration, which replaces it before DeepSpeed sees it; a plain DeepSpeed script must not use it.
+between instances of 'str' and 'int'" or "unsupported operand type(s) for //", without naming a key. `"auto"` is a
+word of Hugging Face's integration, which replaces it before DeepSpeed sees it; a plain DeepSpeed script must not use
+it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         if value is None or isinstance(value, int | float):
             continue
         if value == "auto":
-            message = f"{key} is \"auto\", which only Hugging Face's integration replaces by a number"
+            message = f'{key} is "auto", which only Hugging Face\'s integration replaces by a number'
             help_ = "write the number, or pass --framework huggingface if Trainer or Accelerate reads this file"
         else:
             message = f"{key} must be an integer, but is {what(value)}"

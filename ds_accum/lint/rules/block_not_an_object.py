@@ -1,8 +1,8 @@
 """A block of settings is something else than an object.
 
-`"fp16": true` looks like a switch, but DeepSpeed unpacks the block and fails with "argument after ** must be a mapping",
-or asks it for `.get` and fails with an `AttributeError`; neither names the key. `null` is no way to leave a block out
-either, except where DeepSpeed says so.
+`"fp16": true` looks like a switch, but DeepSpeed unpacks the block and fails with "argument after ** must be a
+mapping", or asks it for `.get` and fails with an `AttributeError`; neither names the key. `null` is no way to leave a
+block out either, except where DeepSpeed says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ BAD = (
     ),
     Example(
         config='{"train_batch_size": 8, "zero_optimization": null}',
-        reports=(Report(at="zero_optimization", message="zero_optimization must be an object of settings, but is null"),),
+        reports=(
+            Report(at="zero_optimization", message="zero_optimization must be an object of settings, but is null"),
+        ),
     ),
     Example(
         config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": "cpu"}}',
@@ -38,7 +40,9 @@ BAD = (
 
 GOOD = (
     Example(config='{"train_batch_size": 8, "fp16": {"enabled": true}, "zero_optimization": true}'),
-    Example(config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": null}, "aio": null}'),
+    Example(
+        config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": null}, "aio": null}'
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """A key is written twice in the same object.
 
 DeepSpeed refuses such a file ("Duplicate keys in DeepSpeed config"), at any depth. Every other reader of JSON and YAML,
-Hugging Face's included, keeps the last value without a word, so that the same file trains there with half of what it says.
+Hugging Face's included, keeps the last value without a word, so that the same file trains there with half of what it
+says.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ GOOD = (Example(config='{"train_batch_size": 8, "fp16": {"enabled": false}, "bf1
 def check(context: LintContext) -> Iterator[Finding]:
     document = context.document
     # DeepSpeed itself reads Hjson files only; what reads JSON strictly or YAML keeps the last value.
-    deepspeed_reads = document.syntax is Syntax.HJSON and context.launch.framework not in ("huggingface", "accelerate")
+    # So does DeepSpeed itself for a config that it gets as base64.
+    deepspeed_reads = (
+        document.syntax is Syntax.HJSON
+        and context.launch.framework not in ("huggingface", "accelerate")
+        and not context.origin.is_base64
+    )
     for problem in problems_of(context, ProblemKind.DUPLICATE_KEY):
         first = f", first on line {document.position(problem.related[0].start).line}" if problem.related else ""
         key = problem.path[-1] if problem.path else "a key"
@@ -39,6 +45,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             else f'"{key}" is written twice{first}, and only the last value counts',
             help="keep one of the two",
             severity=None if deepspeed_reads else Severity.WARNING,
+            when=None if deepspeed_reads else When.NEVER,
         )
 
 

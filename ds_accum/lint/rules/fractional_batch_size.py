@@ -1,7 +1,8 @@
 """A batch size or the data parallel size is a fraction, and the product does not come out.
 
 DeepSpeed computes with whatever it is given: `sequence_parallel_size` 3 on 8 ranks makes a data parallel size of 2.667,
-and a `train_batch_size` of 7.5 is floored here and compared there. Now and then such numbers pass its check; these do not.
+and a `train_batch_size` of 7.5 is floored here and compared there. Now and then such numbers pass its check; these do
+not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ds_accum.config.resolve import BATCH_KEYS, GLOBAL_BATCH, BatchFault
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import shown
+from ds_accum.lint.wording import number, shown
 
 BAD = (
     Example(
@@ -26,7 +27,7 @@ BAD = (
         ),
     ),
     Example(
-        config='{\n  "train_batch_size": 30,\n  "train_micro_batch_size_per_gpu": 2,\n  "sequence_parallel_size": 3\n}\n',
+        config='{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 3}',
         launch=Launch(world_size=8),
         reports=(
             Report(
@@ -51,8 +52,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     if context.has_filled_in_batch or batch.fault is not BatchFault.FRACTION:
         return
     sizes = ", ".join(f"{key} {shown(batch.written[key])}" for key in BATCH_KEYS if key in batch.written)
-    size = batch.data_parallel.size
-    on = f"data parallel {size:g}"
+    assert batch.data_parallel.size is not None, "a fraction is only a fault on a known world"
+    on = f"data parallel {number(batch.data_parallel.size)}"
     if batch.data_parallel.divisor_key == "sequence_parallel_size":
         on += f" (world {context.launch.world_size} / sequence_parallel_size"
         on += f" {shown(context.values['sequence_parallel_size'])})"

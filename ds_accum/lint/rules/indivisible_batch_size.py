@@ -1,8 +1,8 @@
 """The global batch can't be dealt evenly to the ranks.
 
-With `train_batch_size` and one more number, or alone, DeepSpeed derives the rest by floor division and only then compares:
-100 samples in micro batches of 3 on 8 ranks fail with "100 != 3 * 4 * 8", a product that nobody wrote; 16 samples in micro
-batches of 4 on 8 ranks fail with "Gradient accumulation steps: 0 has to be greater than 0".
+With `train_batch_size` and one more number, or alone, DeepSpeed derives the rest by floor division and only then
+compares: 100 samples in micro batches of 3 on 8 ranks fail with "100 != 3 * 4 * 8", a product that nobody wrote; 16
+samples in micro batches of 4 on 8 ranks fail with "Gradient accumulation steps: 0 has to be greater than 0".
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ds_accum.lint.batch_words import legal_values, product, written
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
+from ds_accum.lint.wording import number
 
 BAD = (
     Example(
@@ -53,9 +54,7 @@ BAD = (
 )
 
 GOOD = (
-    Example(
-        config='{"train_batch_size": 96, "train_micro_batch_size_per_gpu": 3}', launch=Launch(world_size=8)
-    ),
+    Example(config='{"train_batch_size": 96, "train_micro_batch_size_per_gpu": 3}', launch=Launch(world_size=8)),
     Example(config='{"train_batch_size": 64}', launch=Launch(world_size=64)),
 )
 
@@ -68,7 +67,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     if imbalance.global_batch_size < imbalance.product:
         relation, rest = "is less than", ""
     else:
-        relation, rest = "is no multiple of", f" (remainder {imbalance.remainder})"
+        relation, rest = "is no multiple of", f" (remainder {number(imbalance.remainder)})"
     everywhere = ", whatever the world size" if batch.data_parallel.size is None else ""
     yield Finding(
         at=(GLOBAL_BATCH,),

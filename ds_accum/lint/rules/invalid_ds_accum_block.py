@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.diagnostic import Finding, Proof, When
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import did_you_mean, dotted, shown
 
@@ -59,7 +59,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 def _value(context: LintContext, path: tuple[str | int, ...]) -> object:
     value: object = context.values
     for part in path:
-        value = value[part] if isinstance(value, dict | list) else None  # type: ignore[index,call-overload]
+        value = value[part] if isinstance(value, dict | list) else None  # type: ignore[index]
     return value
 
 
@@ -70,6 +70,7 @@ RULE = Rule(
     rationale=__doc__,
     when=When.START,
     check=check,
+    proof=Proof.OTHER_READER,
     bad=BAD,
     good=GOOD,
 )

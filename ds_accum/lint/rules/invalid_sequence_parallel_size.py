@@ -1,7 +1,7 @@
 """`sequence_parallel_size` is something that the world size can't be divided by.
 
-DeepSpeed divides the world by it before anything else: zero is a ZeroDivisionError, a string a TypeError, a negative size
-a negative data parallel size that surfaces as another key's fault.
+DeepSpeed divides the world by it before anything else: zero is a ZeroDivisionError, a string a TypeError, a negative
+size a negative data parallel size that surfaces as another key's fault.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Neither the global nor the micro batch size is written.
 
-DeepSpeed needs one of them; the accumulation alone determines nothing. A misspelt key is the usual cause: the root of the
-config ignores what it does not know, so `train_micro_batch_size` is as good as nothing.
+DeepSpeed needs one of them; the accumulation alone determines nothing. A misspelt key is the usual cause: the root of
+the config ignores what it does not know, so `train_micro_batch_size` is as good as nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A file that DeepSpeed could read, but that Hugging Face can't.
 
-DeepSpeed reads configs with Hjson: comments, trailing commas and unquoted keys are fine there. Trainer and Accelerate open
-the same file with Python's `json`, which refuses all of them before DeepSpeed is asked ("Expecting property name enclosed
-in double quotes").
+DeepSpeed reads configs with Hjson: comments, trailing commas and unquoted keys are fine there. Trainer and Accelerate
+open the same file with Python's `json`, which refuses all of them before DeepSpeed is asked ("Expecting property name
+enclosed in double quotes").
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ds_accum.config.document import Syntax
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.diagnostic import Finding, Proof, When
 from ds_accum.lint.rule import Example, Report, Rule
 
 BAD = (
@@ -63,6 +63,7 @@ RULE = Rule(
     rationale=__doc__,
     when=When.LOAD,
     check=check,
+    proof=Proof.OTHER_READER,
     bad=BAD,
     good=GOOD,
 )

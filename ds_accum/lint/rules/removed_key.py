@@ -1,8 +1,8 @@
 """A setting that DeepSpeed has removed, and refuses to find in a config.
 
-Since 0.19.8 eleven formerly legal blocks, among them `elasticity`, `amp`, `compression_training` and `curriculum_learning`,
-stop the engine from starting, even when they say `"enabled": false`: DeepSpeed would rather fail than ignore what used to
-change the training. The same holds for a few keys of `zero_optimization`.
+Since 0.19.8 eleven formerly legal blocks, among them `elasticity`, `amp`, `compression_training` and
+`curriculum_learning`, stop the engine from starting, even when they say `"enabled": false`: DeepSpeed would rather
+fail than ignore what used to change the training. The same holds for a few keys of `zero_optimization`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from ds_accum.lint.wording import dotted
 BAD = (
     Example(
         config='{\n  "train_batch_size": 8,\n  "elasticity": {"enabled": false}\n}\n',
-        reports=(Report(at="elasticity", message="elasticity was removed in DeepSpeed 0.19.8, which refuses to find it"),),
+        reports=(
+            Report(at="elasticity", message="elasticity was removed in DeepSpeed 0.19.8, which refuses to find it"),
+        ),
     ),
 )
 
@@ -44,7 +46,8 @@ def check(context: LintContext) -> Iterator[Finding]:
         yield Finding(
             at=path,
             on_key=True,
-            message=f"{dotted(path)} was removed in DeepSpeed {format_version(change.version)}, which refuses to find it",
+            message=f"{dotted(path)} was removed in DeepSpeed {format_version(change.version)}, which refuses to find"
+            " it",
             help=f"remove it: {change.reason}" if change.reason else "remove it",
         )
 

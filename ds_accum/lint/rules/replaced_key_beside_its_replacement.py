@@ -26,8 +26,8 @@ BAD = (
         reports=(
             Report(
                 at="zero_optimization.cpu_offload",
-                message='"cpu_offload" (line 5) was replaced by "offload_optimizer" (line 6), and DeepSpeed refuses both'
-                " together",
+                message='"cpu_offload" (line 5) was replaced by "offload_optimizer" (line 6), and DeepSpeed refuses'
+                " both together",
             ),
         ),
     ),

@@ -1,8 +1,8 @@
 """The file can't be read as a config at all.
 
 DeepSpeed reads every config with Hjson, whatever the file's extension, and Hjson is lenient: comments, trailing commas,
-unquoted keys and even missing root braces are fine. What it does refuse it reports late, on every rank, and often with a
-useless place ("Bad key name (eof)").
+unquoted keys and even missing root braces are fine. What it does refuse it reports late, on every rank, and often
+with a useless place ("Bad key name (eof)").
 
 The rest of the file is checked as far as it can be read.
 """

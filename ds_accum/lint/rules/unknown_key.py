@@ -22,7 +22,8 @@ BAD = (
         reports=(
             Report(
                 at="zero_optimization.overlap_com",
-                message='zero_optimization has no key "overlap_com", and DeepSpeed refuses a key that it does not know here',
+                message='zero_optimization has no key "overlap_com", and DeepSpeed refuses a key that it does not know'
+                " here",
             ),
         ),
     ),

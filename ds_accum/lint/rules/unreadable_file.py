@@ -1,8 +1,8 @@
 """The file is not UTF-8 text, or larger or deeper than any config.
 
-DeepSpeed opens a config as text in the machine's own encoding and dies with a `UnicodeDecodeError` that names a byte but
-no file; at a few hundred levels of nesting its parser runs out of stack. A file past the limits of this linter is not
-read further: real configs have some 1,500 characters and six levels.
+DeepSpeed opens a config as text in the machine's own encoding and dies with a `UnicodeDecodeError` that names a byte
+but no file; at a few hundred levels of nesting its parser runs out of stack. A file past the limits of this linter is
+not read further: real configs have some 1,500 characters and six levels.
 """
 
 from __future__ import annotations

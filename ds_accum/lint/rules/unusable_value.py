@@ -1,9 +1,9 @@
 """A setting that DeepSpeed reads without a model has a value that its own code then trips over.
 
-Outside of the validated blocks DeepSpeed takes a value as it comes and uses it: it lowers a word, adds a number, looks a
-name up. A wrong type fails there with "'int' object has no attribute 'upper'" or the like, without the name of the key;
-a wrong word fails with a list of the right ones. Everything that fails while the config is loaded, and that no other rule
-names, is found here.
+Outside of the validated blocks DeepSpeed takes a value as it comes and uses it: it lowers a word, adds a number,
+looks a name up. A wrong type fails there with "'int' object has no attribute 'upper'" or the like, without the name
+of the key; a wrong word fails with a list of the right ones. Everything that fails while the config is loaded, and
+that no other rule names, is found here.
 """
 
 from __future__ import annotations
@@ -61,8 +61,12 @@ GOOD = (
 
 # What `DtypeEnum` (runtime/config.py) accepts.
 DTYPE_WORDS = frozenset(
-    """torch.float16 fp16 float16 half torch.float32 fp32 float32 float torch.int8 int8 torch.bfloat16 bf16
-    bfloat16""".split()
+    {
+        *("torch.float16", "fp16", "float16", "half"),
+        *("torch.float32", "fp32", "float32", "float"),
+        *("torch.bfloat16", "bf16", "bfloat16"),
+        *("torch.int8", "int8"),
+    }
 )
 
 Complaint = tuple[Path, str, Any]  # where, what it must be, what it is

@@ -1,8 +1,8 @@
 """A setting has a value of a type that DeepSpeed can't use there.
 
-The blocks that DeepSpeed validates coerce a good deal ("2" is stage 2, "yes" is true, 1 is true) and refuse the rest when
-every rank is already up, with a pydantic traceback that gives the class but not the file. A number written as "5e8" or
-with an underscore is the usual case: in quotes it is a string, and only plain digits are read as an integer.
+The blocks that DeepSpeed validates coerce a good deal ("2" is stage 2, "yes" is true, 1 is true) and refuse the rest
+when every rank is already up, with a pydantic traceback that gives the class but not the file. A number written as
+"5e8" or with an underscore is the usual case: in quotes it is a string, and only plain digits are read as an integer.
 """
 
 from __future__ import annotations

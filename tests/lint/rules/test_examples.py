@@ -14,9 +14,7 @@ from ds_accum.lint.rule import Example, Rule
 from ds_accum.lint.rules import RULES
 from ds_accum.lint.wording import dotted
 
-BAD = [
-    pytest.param(rule, example, id=f"{rule.code}-bad-{n}") for rule in RULES for n, example in enumerate(rule.bad)
-]
+BAD = [pytest.param(rule, example, id=f"{rule.code}-bad-{n}") for rule in RULES for n, example in enumerate(rule.bad)]
 GOOD = [
     pytest.param(rule, example, id=f"{rule.code}-good-{n}") for rule in RULES for n, example in enumerate(rule.good)
 ]
@@ -24,7 +22,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("rule", "example"), BAD)
 def test_a_bad_example_gets_exactly_the_findings_it_names(rule: Rule, example: Example) -> None:
-    found = lint_text(example.config, launches=[example.launch])
+    found = lint_text(example.config, launches=[example.launch], origin=example.origin)
     assert [(dotted(item.path), item.message) for item in found if item.code == rule.code] == [
         (report.at, report.message) for report in example.reports
     ]
@@ -33,7 +31,7 @@ def test_a_bad_example_gets_exactly_the_findings_it_names(rule: Rule, example: E
 
 @pytest.mark.parametrize(("rule", "example"), GOOD)
 def test_a_good_example_is_clean_under_every_rule(rule: Rule, example: Example) -> None:
-    found = lint_text(example.config, launches=[example.launch])
+    found = lint_text(example.config, launches=[example.launch], origin=example.origin)
     assert [(item.code, item.message) for item in found if item.severity is not Severity.INFO] == []
 
 
@@ -60,6 +58,6 @@ def test_a_rule_explains_itself(rule: Rule) -> None:
 
 @pytest.mark.parametrize(("rule", "example"), BAD)
 def test_a_message_is_one_sentence_of_fact_with_a_remedy(rule: Rule, example: Example) -> None:
-    for item in lint_text(example.config, launches=[example.launch]):
+    for item in lint_text(example.config, launches=[example.launch], origin=example.origin):
         assert not item.message.endswith(".") and "\n" not in item.message and "please" not in item.message.lower()
         assert item.help is None or not item.help.endswith(".")
