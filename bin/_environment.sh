@@ -98,13 +98,15 @@ pip_install() { # arguments of pip install...
   "$environment/bin/python" -m pip install "$@"
 }
 
-compile_optimizers() {
-  # ninja, which torch compiles with, is found through PATH.
+compile_operators() {
+  # ninja, which torch compiles with, is found through PATH. Always the same one: two releases undo each other's work.
   PATH="$environment/bin:$PATH" "$environment/bin/python" - <<'PYTHON'
 from deepspeed.accelerator import get_accelerator
 
-for builder in ("FusedAdamBuilder", "CPUAdamBuilder"):
-    get_accelerator().create_op_builder(builder).load()
+for name in ("ShareMemComm", "FusedAdam", "CPUAdam", "CPUAdagrad", "CPULion"):
+    builder = get_accelerator().create_op_builder(f"{name}Builder")
+    if builder is not None and builder.is_compatible():
+        builder.load()
 PYTHON
 }
 
@@ -172,7 +174,7 @@ ensure_environment() { # profile: lint (no torch) or full
     step "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED"
     step "ds-accum with its development tools" pip_install --editable '.[dev]'
     register_use
-    step "compiling DeepSpeed's CPU optimizers (minutes, once)" compile_optimizers
+    step "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators
     describe_profile full >"$state/full"
   else
     step "ds-accum" pip_install --editable .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def missing_engine_packages() -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuses to start without DeepSpeed where it is required, so that no test can skip silently."""
+    # DeepSpeed's operators are compiled by the ninja on PATH, and two releases of ninja undo each other's work: let it
+    # be this environment's, however pytest was started.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     missing = missing_engine_packages()
     if missing and os.environ.get("DS_ACCUM_REQUIRE_ENGINE") == "1":
         raise pytest.UsageError(f"DS_ACCUM_REQUIRE_ENGINE is 1, but {' and '.join(missing)} can't be imported")

@@ -1,7 +1,7 @@
 """A config that is handed to DeepSpeed as one base64 word, instead of as a file.
 
-DeepSpeed takes every string that names no file for urlsafe base64 (`DeepSpeedConfig.__init__`, runtime/config.py of 0.19.8):
-decoded as UTF-8, read by `hjson.loads`, which keeps the last of two equal keys where a file with them is refused.
+DeepSpeed takes every string that names no file for urlsafe base64 (`DeepSpeedConfig.__init__`, runtime/config.py of
+0.19.8): decoded as UTF-8, read by `hjson.loads`, which keeps the last of two equal keys. A file would be refused.
 """
 
 from __future__ import annotations

@@ -128,6 +128,11 @@ def looks_like_deepspeed(document: Document) -> bool:
     return _is_accelerate(values) or bool(_TELLING_KEYS & values.keys())
 
 
+def may_hold_deepspeed(data: bytes) -> bool:
+    """False for bytes that `looks_like_deepspeed` would refuse once they are read: a cheap look first."""
+    return any(key in data for key in _TELLING_BYTES)
+
+
 def detect_framework(values: Mapping[str, Any]) -> Framework | None:
     """Hugging Face, if "auto" stands where only its integration gives it a meaning; None if nothing tells."""
     return "huggingface" if next(_filled_in(values), None) is not None else None
@@ -146,6 +151,7 @@ _TELLING_KEYS = frozenset(
         "steps_per_print",
     }
 )
+_TELLING_BYTES = tuple(key.encode() for key in sorted({*_TELLING_KEYS, "deepspeed_config"}))
 
 
 def _filled_in(values: Mapping[str, Any]) -> Iterator[Path]:

@@ -37,6 +37,13 @@ _PYTHON_WORD = re.compile(r"(?:True|False|None)\b")
 _CLOSER = {"{": "}", "[": "]"}
 
 
+def end_of(pattern: re.Pattern[str], text: str, offset: int) -> int:
+    """Where a pattern that matches everywhere, if only nothing, stops to match."""
+    match = pattern.match(text, offset)
+    assert match is not None, "the pattern matches everywhere"
+    return match.end()
+
+
 class StopReading(Exception):
     """Nothing more can be read: the text ended inside something, or there were too many mistakes."""
 
@@ -76,6 +83,7 @@ class Mistakes:
         self.swallowed: tuple[int, int] | None = None
         # How hjson fails first: True with an exception other than its own, None if it does not fail.
         self.crashes: bool | None = None
+        self._noted: dict[ProblemKind, int] = {}
         self._mistakes = 0
         self._last_mistake: int | None = None
 
@@ -113,12 +121,16 @@ class Mistakes:
 
     def note(self, kind: ProblemKind, message: str, span: Span, **details: Any) -> None:
         """Report what is no question of syntax: it neither hides nor stops anything."""
-        if not self._is_reported_enough(kind):
-            self.problems.append(Problem(kind=kind, message=message, span=span, **details))
+        self.problems.append(Problem(kind=kind, message=message, span=span, **details))
+
+    def _is_worth_a_note(self, kind: ProblemKind) -> bool:
+        """Whether one more of this kind is to be reported; counts it."""
+        self._noted[kind] = self._noted.get(kind, 0) + 1
+        return self._noted[kind] <= self.limits.problems
 
     def duplicate(self, key: str, node: Node, first: Node) -> None:
         """The object that is being read has this key already."""
-        if self._is_reported_enough(ProblemKind.DUPLICATE_KEY):
+        if not self._is_worth_a_note(ProblemKind.DUPLICATE_KEY):
             return
         path = self.path()
         where = f" in {quoted('.'.join(map(str, path)))}" if path else ""
@@ -135,6 +147,8 @@ class Mistakes:
         """Python raises where hjson converts this number."""
         if self.crashes is None:
             self.crashes = True
+        if not self._is_worth_a_note(ProblemKind.NUMBER):
+            return
         message = f"{shortened(self.text[start:end])} can't be read as a number: {why}"
         self.note(ProblemKind.NUMBER, message, Span(start, end), path=self.path())
 
@@ -159,19 +173,19 @@ class Mistakes:
         self.mistake(f"expected {self._expected('a key')}, found {found}", start, end, remedy=remedy)
         if character in ",}]":
             return self.resume(start + 1)
-        match = _REST_OF_MISTAKE.match(self.text, end)
-        return self.separate(match.end() if match else end)
+        return self.separate(end_of(_REST_OF_MISTAKE, self.text, end))
 
     def missing_colon(self, key_start: int, key_end: int, start: int) -> int:
         """A key without colon. Returns where its value begins, -1 if it seems to have none."""
         text = self.text
-        end = token_end(self.text, start)
+        end = token_end(text, start)
         remedy = None
         if text.startswith("=", start):
             remedy = "write ':' instead of '='"
             end = start + 2 if text.startswith("=>", start) else start + 1
         found = shortened(text[start:end]) if end > start else "the end of the text"
-        self.mistake(f"expected ':' after the key {shortened(text[key_start:key_end])}, found {found}", start, end, remedy=remedy)
+        key = shortened(text[key_start:key_end])
+        self.mistake(f"expected ':' after the key {key}, found {found}", start, end, remedy=remedy)
         if _LINE_END.search(text, key_end, start) or text[start : start + 1] in ("", ",", "}", "]"):
             return -1
         return self.skip(end if remedy else start)
@@ -278,7 +292,7 @@ class Mistakes:
                 remedy = "this is Python; Hjson writes true, false and null"
             elif value[0].isdigit():
                 remedy = "a comma is missing, or this is no number"
-            message += f": the value {shortened(value)} has no quotes, so it takes the rest of its line, brackets included"
+            message += f": without quotes, the value {shortened(value)} takes the rest of its line, brackets included"
             self.mistake(message, *self.swallowed, remedy=remedy, related=(start, start + 1))
         elif pair is None:
             self.mistake(f"{message}: {expected} before the end of the text", start, start + 1)
@@ -299,13 +313,14 @@ class Mistakes:
         if root is None or self.reopened:
             return False
         text, closer = self.text, root[3] - 1
-        end = token_end(self.text, start)
+        end = token_end(text, start)
+        opening, closing = text[root[2]], text[closer]
         self.mistake(
-            f"expected the end of the text after the '{text[closer]}' of line {self.line(closer)}, "
+            f"expected the end of the text after the '{closing}' of line {self.line(closer)}, "
             f"found {shortened(text[start:end])}",
             start,
             end,
-            remedy=f"that '{text[closer]}' closes the '{text[root[2]]}' of line {self.line(root[2])}: remove it, or the rest",
+            remedy=f"that '{closing}' closes the '{opening}' of line {self.line(root[2])}: remove it, or the rest",
             path=(),
             related=(closer, closer + 1),
         )
@@ -341,11 +356,11 @@ class Mistakes:
 
     def skip(self, offset: int) -> int:
         """Past blanks and comments."""
-        match = _SKIPPED.match(self.text, offset)
-        end = match.end() if match else offset
+        end = end_of(_SKIPPED, self.text, offset)
         if self.text.startswith("/*", end):
             # hjson looks for the end of the comment beyond the end of the text, and gets an IndexError.
-            self.mistake(f"the comment of line {self.line(end)} is never closed: expected '*/'", end, end + 2, crash=True)
+            message = f"the comment of line {self.line(end)} is never closed: expected '*/'"
+            self.mistake(message, end, end + 2, crash=True)
             raise StopReading
         return end
 
@@ -358,9 +373,6 @@ class Mistakes:
         """Go on at the next token after a value that ended at `offset`: past one comma, if there is one."""
         offset = self.skip(offset)
         return self.resume(offset + 1 if self.text.startswith(",", offset) else offset)
-
-    def _is_reported_enough(self, kind: ProblemKind) -> bool:
-        return sum(problem.kind is kind for problem in self.problems) >= self.limits.problems
 
     def path(self) -> Path:
         """The path of the innermost object or list."""
@@ -392,4 +404,3 @@ class Mistakes:
         starts = (start, start - 1) if start and self.text[start - 1] == "{" else (start,)
         matches = (cause for at in starts for pattern, cause in _USUAL_CAUSES if pattern.match(self.text, at))
         return next(matches, None)
-

@@ -8,7 +8,7 @@ JSON costs one regular expression a member; whatever else Hjson allows goes thro
     1e400             an OverflowError, more than 4300 digits a ValueError: a problem here
     True, 1_000,      strings: a value without quotes that is no JSON word takes the rest of its line, commas included
     {a: 1 b: 2}       the same: one member, whose value is the string `1 b: 2}`
-    '''...'''         several lines, less the indentation of the first quote; without any line end in the file, IndexError
+    '''...'''         several lines, less the indentation of the first quote; an IndexError in a file of one line
     "\\u+123"          int("+123", 16) is happy, so hjson is
 """
 
@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ds_accum.config.document import BYTE_ORDER_MARK, ProblemKind, Reading
-from ds_accum.config.hjson_mistakes import Mistakes, StopReading
+from ds_accum.config.hjson_mistakes import Mistakes, StopReading, end_of
 from ds_accum.config.wording import shortened
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ _match_member = re.compile(rf"{_STRING}{_BLANK}:{_BLANK}{_VALUE}").match
 _IS_STRING, _IS_WORD, _IS_INTEGER, _IS_FLOAT, _IS_BRACKET = 1, 2, 3, 4, 5
 
 # The rest of Hjson.
-_match_name = re.compile(r"([^:{}\[\], \t\n\r]*)[ \t\n\r]*").match
-_match_line = re.compile(r"[^\n\r]*").match
-_match_indentation = re.compile(r"[ \t\r]*").match
+_NAME = re.compile(r"[^:{}\[\], \t\n\r]*")
+_BLANKS = re.compile(_BLANK)
+_LINE = re.compile(r"[^\n\r]*")
+_INDENTATION = re.compile(r"[ \t\r]*")
 _match_word = re.compile(r"(true|false|null)[^\S\n\r]*(?=[,}\]#\n\r]|/[/*]|\Z)").match
 _match_number = re.compile(rf"(-?(?:0|[1-9]\d*))((?:\.\d+)?(?:[eE][-+]?\d+)?){_END_OF_WORD}").match
 _match_chunk = {
@@ -128,7 +129,7 @@ class _Reader(Mistakes):
         return self.skip(3 if self.text.startswith("\xef\xbb\xbf") else 0)
 
     def _read_containers(self, position: int) -> int:
-        """Until the root is closed: hjson's JSONObject and JSONArray, without recursion. Returns where the root ends."""
+        """hjson's JSONObject and JSONArray, without recursion: all up to the end of the root, which is returned."""
         text, stack = self.text, self.stack
         digits = self.limits.integer_digits
         item: Any
@@ -197,12 +198,12 @@ class _Reader(Mistakes):
                 return self.resume(key_end)
             colon = self.skip(key_end)
         else:
-            # hjson's scanKeyName: blanks may only come last, and only where there are some is other white space stripped.
-            name = _match_name(text, position)
-            key, colon = (name[1], name.end()) if name else ("", position)
+            # hjson's scanKeyName: blanks may only come last, and only where there are some goes other white space too.
+            key_end = end_of(_NAME, text, position)
+            colon = end_of(_BLANKS, text, key_end)
+            key = text[position:key_end]
             if not key or text[colon : colon + 1] not in (":", "="):
                 return self.bad_key(position)
-            key_end = position + len(key)
             if colon > key_end:
                 key = key.rstrip()
                 key_end = position + len(key) if key else key_end
@@ -267,8 +268,7 @@ class _Reader(Mistakes):
         if number is not None:
             end = number.end(2)
             return self._number(number[1] + number[2], bool(number[2]), position, end), end, number.end()
-        line = _match_line(text, position)
-        raw = line[0] if line else ""
+        raw = text[position : end_of(_LINE, text, position)]
         end = position + len(raw.rstrip(" \t"))
         if self.swallowed is None and (raw.count("}") > raw.count("{") or raw.count("]") > raw.count("[")):
             self.swallowed = (position, end)
@@ -296,7 +296,7 @@ class _Reader(Mistakes):
         end = position + 1
         while True:
             chunk = match_chunk(text, end)
-            assert chunk is not None, "the pattern matches at every offset"
+            assert chunk is not None, "the pattern matches everywhere"
             pieces.append(chunk[1])
             end = chunk.end()
             stop = chunk[2]
@@ -322,13 +322,16 @@ class _Reader(Mistakes):
             return _ESCAPES[character], position + 1
         if character != "u":
             remedy = "a backslash itself is written \\\\; paths may use / on every system"
-            self.mistake(f"the escape '\\{shortened(character)[1:-1]}' does not exist", position - 1, position + 1, remedy=remedy)
+            message = f"the escape {shortened(text[position - 1 : position + 1])} does not exist"
+            self.mistake(message, position - 1, position + 1, remedy=remedy)
             return "\\" + character, position + 1
         code = self._hexadecimal(position)
         if code is None or code < 0:
+            message = (
+                f"expected four hexadecimal digits after '\\u', found {shortened(text[position + 1 : position + 5])}"
+            )
             # chr() of a negative number is a ValueError of Python's, not one of hjson's.
-            found = shortened(text[position - 1 : position + 5])
-            self.mistake(f"expected four hexadecimal digits after '\\u', found {found}", position - 1, position + 1, crash=code is not None)
+            self.mistake(message, position - 1, position + 1, crash=code is not None)
             return "\\u", position + 1
         end = position + 5
         if code & 0xFC00 == 0xD800 and text.startswith("\\u", end):
@@ -352,8 +355,7 @@ class _Reader(Mistakes):
 
     def _unclosed_string(self, position: int) -> tuple[str, int, bool]:
         text = self.text
-        match = _match_line(text, position)
-        end = match.end() if match else len(text)
+        end = end_of(_LINE, text, position)
         trimmed = position + len(text[position:end].rstrip())
         quote = text[position]
         where = "its line" if end < len(text) else "the text"
@@ -371,8 +373,7 @@ class _Reader(Mistakes):
         """hjson's `mlscanstring`: what is between ''' and ''', less the indentation of the first of them."""
         text = self.text
         indentation = self._indentation_of_quotes(position)
-        match = _match_indentation(text, position + 3)
-        start = match.end() if match else position + 3
+        start = end_of(_INDENTATION, text, position + 3)
         end = text.find("'''", start)
         if indentation is None or end < 0:
             # Where hjson looks for a line end, or for anything behind the quotes, in vain, it gets an IndexError.

@@ -1,7 +1,7 @@
 """Strict JSON text -> values and their places: json.loads decides what is valid, the Hjson reader says where it is.
 
-Every JSON text is an Hjson text of the same shape, so one reader finds the places for both, and what JSON refuses but
-Hjson takes (comments, trailing commas, keys without quotes) is at the same time how a broken file is read in spite of it.
+Every JSON text is an Hjson text of the same shape, so one reader finds the places for both. And what Hjson takes beyond
+JSON (comments, trailing commas, keys without quotes) is what a broken JSON text is read with in spite of that.
 """
 
 from __future__ import annotations
@@ -87,17 +87,20 @@ def _read_broken(text: str, error: json.JSONDecodeError, reading: Reading) -> Re
 def _problem(text: str, error: json.JSONDecodeError) -> Problem:
     if text.startswith(BYTE_ORDER_MARK):
         message = "a JSON text must not begin with a byte order mark"
-        return Problem(kind=ProblemKind.SYNTAX, message=message, span=Span(0, 1), help="save the file without it", path=())
+        return Problem(
+            kind=ProblemKind.SYNTAX, message=message, span=Span(0, 1), help="save the file without it", path=()
+        )
     if not text.strip(" \t\n\r"):
         return Problem(kind=ProblemKind.EMPTY, message="there is no value in the text", span=Span(0, 0), path=())
     start = error.pos
     end = token_end(text, start)
     found = shortened(text[start:end]) if end > start else "the end of the text"
-    help_ = next((cause for pattern, cause in _USUAL_CAUSES if pattern.match(text, start)), None)
+    remedy = next((cause for pattern, cause in _USUAL_CAUSES if pattern.match(text, start)), None)
     comma = len(text[:start].rstrip(" \t\n\r")) - 1
     if text[start : start + 1] in ("}", "]") and text[comma] == ",":
         start, end = comma, comma + 1
-        found, help_ = f"'{text[error.pos]}'", "remove the comma before it"
-    expected = _EXPECTED.get(error.msg)
-    message = f"{error.msg[:1].lower()}{error.msg[1:]}, found {found}" if expected is None else f"expected {expected}, found {found}"
-    return Problem(kind=ProblemKind.SYNTAX, message=message, span=Span(start, end), help=help_)
+        found, remedy = f"'{text[error.pos]}'", "remove the comma before it"
+    # A message that is not in the table is one that a later Python has put in other words.
+    expected = _EXPECTED.get(error.msg, f"valid JSON ({error.msg[:1].lower()}{error.msg[1:]})")
+    message = f"expected {expected}, found {found}"
+    return Problem(kind=ProblemKind.SYNTAX, message=message, span=Span(start, end), help=remedy)

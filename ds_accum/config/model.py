@@ -9,7 +9,7 @@ read straight from the key table; pydantic is imported for the others only (`_re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,14 @@ class DeepSpeedConfig:
             reading = self._readings[name] = self._read(self.schema.block(name))
         return reading
 
+    def present(self) -> Iterator[BlockReading]:
+        """The readings of the blocks that the file holds, the root first."""
+        for name, block in self.schema.blocks.items():
+            if not block.path or block.path[0] in self.values or name == "bf16":
+                reading = self.block(name)
+                if reading.present:
+                    yield reading
+
     @property
     def zero_stage(self) -> int | None:
         """0 to 3, or None where the file gives a stage that DeepSpeed refuses."""
@@ -98,12 +106,12 @@ class DeepSpeedConfig:
 
     def _read(self, block: Block) -> BlockReading:
         path, raw = self._locate(block)
-        if path is None or (raw is None and block.null):
-            return BlockReading(block=block, path=block.path, raw={}, values=_defaults(block), present=False)
-        if not isinstance(raw, Mapping):
-            return BlockReading(block=block, path=path, raw=raw, values=_defaults(block), is_mapping=False)
+        if path is None or (raw is None and block.null and path == block.path):
+            return BlockReading(block=block, path=block.path, raw={}, values=block.defaults, present=False)
+        if not isinstance(raw, dict):
+            return BlockReading(block=block, path=path, raw=raw, values=block.defaults, is_mapping=False)
         if block.kind == "mapping":
-            return BlockReading(block=block, path=path, raw=raw, values={**_defaults(block), **raw})
+            return BlockReading(block=block, path=path, raw=raw, values={**block.defaults, **raw})
         return _read_model(self.schema, block, path, raw)
 
     def _locate(self, block: Block) -> tuple[Path | None, Any]:
@@ -115,7 +123,7 @@ class DeepSpeedConfig:
             return None, None
         value: Any = self.values
         for depth, part in enumerate(block.path):
-            if not isinstance(value, Mapping) or part not in value:
+            if not isinstance(value, dict) or part not in value:
                 return None, None
             parent = self.schema.blocks.get(".".join(block.path[:depth]))
             value = value[part]
@@ -142,10 +150,6 @@ def _is_dropped(block: Block, value: Any) -> bool:
     return block.kind == "model" and isinstance(value, str) and value == "auto"
 
 
-def _defaults(block: Block) -> dict[str, Any]:
-    return {name: key.default for name, key in block.keys.items()}
-
-
 # --- values that pydantic would hand back untouched -------------------------------------------------------------------
 
 # Blocks with a validator over more than one key: always asked.
@@ -159,7 +163,7 @@ def _plain_values(schema: Schema, block: Block, raw: Mapping[str, Any]) -> dict[
     """
     if block.name in _NEVER_PLAIN:
         return None
-    values = _defaults(block)
+    values = dict(block.defaults)
     for name, value in raw.items():
         key = block.keys.get(name)
         if key is None or key.name_in_model in raw:
@@ -176,7 +180,7 @@ def _is_plain(schema: Schema, key: Key, value: Any) -> bool:
     if value is None:
         return key.null
     if key.block is not None:
-        return isinstance(value, Mapping) and _plain_values(schema, schema.block(key.block), value) is not None
+        return isinstance(value, dict) and _plain_values(schema, schema.block(key.block), value) is not None
     kind = type(value)
     if key.type == "bool":
         return kind is bool

@@ -32,7 +32,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ds_accum.config.model import BlockError
-from ds_accum.config.schema import Block, Key, Schema, Version, schema_for
+from ds_accum.config.schema import Block, Key, Schema, Version, checks_value, schema_for
 
 
 def validate(schema: Schema, block: Block, value: Any) -> tuple[dict[str, Any], tuple[BlockError, ...]]:
@@ -92,6 +92,7 @@ def _model_for(version: Version, name: str) -> type[BaseModel]:
     validators: dict[str, Any] = {
         check.__name__: model_validator(mode=mode)(check)  # type: ignore[call-overload]
         for mode, check in _VALIDATORS.get(name, ())
+        if check is not zenflow_interval or checks_value(version, name, "update_interval")
     }
     return create_model(
         f"Block_{name.replace('.', '_')}", __base__=_DeepSpeedModel, __validators__=validators, **fields
@@ -114,7 +115,7 @@ def _annotation(schema: Schema, key: Key) -> Any:
     if bounds:
         base = Annotated[base, Field(**bounds)]
     before = _FIELD_VALIDATORS.get((key.type, key.name))
-    if before is not None:
+    if before is not None and checks_value(schema.version, "fp16", key.name):
         base = Annotated[base, BeforeValidator(before)]
     return base | None if key.null else base
 
@@ -209,6 +210,10 @@ def zenflow_words(self: Any) -> Any:
     for name in ("select_interval", "update_interval"):
         if isinstance(getattr(self, name), str) and getattr(self, name) != "auto":
             raise PydanticCustomError("zenflow", '{name} must be an integer or "auto"', {"name": name})
+    return self
+
+
+def zenflow_interval(self: Any) -> Any:
     if isinstance(self.update_interval, int) and self.update_interval < 1:
         raise PydanticCustomError("zenflow", "update_interval must be at least 1")
     return self
@@ -216,7 +221,7 @@ def zenflow_words(self: Any) -> Any:
 
 _VALIDATORS: Mapping[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "zero_optimization.leaf_module": (("before", leaf_names_may_be_one_string),),
-    "zero_optimization.zenflow": (("after", zenflow_words),),
+    "zero_optimization.zenflow": (("after", zenflow_words), ("after", zenflow_interval)),
 }
 
 

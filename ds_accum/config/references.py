@@ -1,8 +1,8 @@
 """The config file that an Accelerate YAML names: where it is, and whether it may be read.
 
-Accelerate opens `deepspeed_config_file` from the folder where the job is launched, which no file tells. So it is looked for
-beside the YAML and in each folder above, up to the project's root. Never outside: a config must not be able to make this
-tool read, and show, any file of the machine.
+Accelerate opens `deepspeed_config_file` from the folder where the job is launched, which no file tells. So it is looked
+for beside the YAML and in each folder above, up to the project's root. Never outside: a config must not be able to make
+this tool read, and show, any file of the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def find_reference(document: Document, path: FilePath) -> Reference | None:
 
 
 def project_root(folder: FilePath) -> FilePath:
-    """The nearest folder, from `folder` upwards, that holds a .git, pyproject.toml, setup.cfg or setup.py; else `folder`."""
+    """The nearest folder, from `folder` upwards, with a .git, pyproject.toml, setup.cfg or setup.py; else `folder`."""
     absolute = folder.absolute()
     for candidate in (absolute, *absolute.parents):
         if any((candidate / mark).exists() for mark in _ROOT_MARKS):

@@ -14,6 +14,7 @@ from typing import Any
 
 from ds_accum.batch import BatchLedger, Imbalance, find_imbalance
 from ds_accum.config.launch import Launch
+from ds_accum.config.schema import checks_value
 from ds_accum.errors import BatchError
 
 GLOBAL_BATCH = "train_batch_size"
@@ -94,7 +95,7 @@ def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataPara
         size = None if layout is None else layout.data_parallel_size
         equation = "data parallel" if layout is None else layout.describe()
         return DataParallel(size=size, equation=equation)
-    if "sequence_parallel_size" not in values:
+    if "sequence_parallel_size" not in values or not checks_value(launch.version, "", "sequence_parallel_size"):
         return DataParallel(size=launch.world_size, equation=f"world {launch.world_size}")
     if "data_parallel_size" in values:
         size = values["data_parallel_size"]

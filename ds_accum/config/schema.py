@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any, Literal
@@ -61,11 +61,14 @@ class Block:
     unknown: Literal["reject", "ignore"]
     keys: Mapping[str, Key]
     null: bool = False
+    path: tuple[str, ...] = field(init=False)
+    """Where the block stands in the config."""
+    defaults: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    """What each key is where the config does not set it."""
 
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Where the block stands in the config."""
-        return tuple(self.name.split(".")) if self.name else ()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", tuple(self.name.split(".")) if self.name else ())
+        object.__setattr__(self, "defaults", {name: key.default for name, key in self.keys.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,11 @@ class Change:
     after: Mapping[str, Any] | None = None
     reason: str | None = None
 
+    @property
+    def is_in_code_only(self) -> bool:
+        """Whether the release began to check the value in code, without anything that an attribute describes."""
+        return not (self.added or self.removed or self.before or self.after)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
@@ -98,6 +106,11 @@ class Schema:
 
     def block(self, name: str) -> Block:
         return self.blocks[name]
+
+    def is_in_a_model(self, block: Block) -> bool:
+        """Whether the block is nested in one that a model validates, and so validated by that model."""
+        parent = self.blocks.get(block.name.rpartition(".")[0])
+        return bool(block.name) and parent is not None and parent.kind == "model"
 
 
 def parse_version(text: str) -> Version:
@@ -136,6 +149,7 @@ def _history_data() -> dict[str, Any]:
     return data
 
 
+@lru_cache(maxsize=1)
 def newest_version() -> Version:
     """The newest release that the data describes."""
     return parse_version(_keys_data()["newest"])
@@ -205,6 +219,17 @@ def _undo(block: Block, change: Change) -> Block:
     elif change.key in keys:
         keys[change.key] = replace(keys[change.key], **_attributes(change.before or {}))
     return replace(block, keys=keys)
+
+
+def checks_value(version: Version, block: str, key: str) -> bool:
+    """Whether the code of `version` already looks at a key's value in a way that no attribute of `Key` describes.
+
+    True unless the history dates that check to a later release.
+    """
+    if version >= newest_version():
+        return True
+    change = next((c for c in history() if c.block == block and c.key == key and c.is_in_code_only), None)
+    return change is None or version >= change.version
 
 
 def last_change(block: str, key: str) -> Change | None:

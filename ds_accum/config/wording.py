@@ -33,7 +33,7 @@ def token_end(text: str, start: int) -> int:
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would act on or not show: controls, ANSI, bidirectional marks."""
+    """The text with everything escaped that a terminal acts on or does not show: controls, bidirectional marks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

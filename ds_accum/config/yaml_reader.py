@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["read_yaml"]
 
 _FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Tabs, tags, question marks, block scalars, directives, further line ends and byte order marks, and keys longer than a simple key.
+# Tabs, tags, question marks, block scalars, directives, further line ends, byte order marks, keys near the longest.
 _SEEN_DIFFERENTLY = re.compile("[\t!?|>%\x85\u2028\u2029\ufeff]|[^\n]{900}")
+_WORD = re.compile(r"\S*")
 _UNPRINTABLE = yaml.reader.Reader.NON_PRINTABLE
 
 _TAG = "tag:yaml.org,2002:"
@@ -37,7 +38,7 @@ _STRING, _MERGE, _VALUE = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}value"
 _MAPPING, _SEQUENCE = f"{_TAG}map", f"{_TAG}seq"
 # Scalars of these tags, if the resolver found them, can't fail to be constructed.
 _PLAIN_TAGS = frozenset({_STRING, f"{_TAG}null", f"{_TAG}bool", _MERGE, _VALUE})
-_NUMBER_TAGS = frozenset({f"{_TAG}int", f"{_TAG}float"})
+_INTEGER, _FLOAT = f"{_TAG}int", f"{_TAG}float"
 
 _IN_PLAIN_WORDS = {
     "<block end>": "the end of the block",
@@ -55,7 +56,7 @@ _USUAL_CAUSES = {
     "could not find expected ':'": "a key is followed by a colon and a blank",
     "expected the end of the block": "check the indentation of this line and the ones before it",
     "expected a single document": "a config is one document: remove the --- and what follows it",
-    "undefined alias": "an anchor (&name) must come before its alias (*name); a value that begins with * must be in quotes",
+    "undefined alias": "an anchor (&name) comes before its alias (*name); quote a value that begins with *",
 }
 
 _Pair: TypeAlias = "tuple[yaml.Node, yaml.Node]"
@@ -147,7 +148,7 @@ class _Composer:
     def _construct(self) -> Reading:
         try:
             value = self.loader.construct_document(self.root)
-            root = self._place(self.root, self._span(self.root), None)
+            root = self._place(self.root, _span(self.root), None)
         except yaml.YAMLError as error:
             self._refused(error)
         except RecursionError:
@@ -176,16 +177,14 @@ class _Composer:
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 self._open(event)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                self._close(event.end_mark.index)
+                self._close(_span(event).end)
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     message = "expected a single document, but another one starts"
-                    start = event.start_mark.index
-                    end = max(event.end_mark.index, start)
-                    self._report(ProblemKind.SYNTAX, message, Span(start, end), _usual_cause(message))
+                    self._report(ProblemKind.SYNTAX, message, _span(event), _usual_cause(message))
                     raise _StopReading
 
     def _open(self, event: Any) -> None:
@@ -212,7 +211,7 @@ class _Composer:
             self._check_keys(node)
         if opened.anchor is not None:
             self.anchors[opened.anchor] = _Anchor(node, opened.size, opened.height)
-        self._attach(node, self._span(node), opened.size, opened.height, None)
+        self._attach(node, _span(node), opened.size, opened.height, None)
 
     def _scalar(self, event: Any) -> Any:
         tag = event.tag
@@ -220,8 +219,10 @@ class _Composer:
             tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
         node: Any = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark, style=event.style)
         if event.style in ("|", ">"):
-            start, end = event.start_mark.index, event.end_mark.index
-            node.end_mark = _mark_at(event.end_mark, start + len(self.text[start:end].rstrip()))
+            written = self.text[event.start_mark.index : event.end_mark.index]
+            if "+" not in written.partition("\n")[0]:
+                # Without a + the line ends behind a block scalar count for nothing.
+                node.end_mark = _mark_at(event.end_mark, event.start_mark.index + len(written.rstrip("\r\n")))
         if tag not in _PLAIN_TAGS or not any(event.implicit):
             self._check_scalar(node)
         return node
@@ -229,10 +230,10 @@ class _Composer:
     def _add(self, node: Any, event: Any) -> None:
         self._count(1)
         self._declare(event, node, size=1, height=0)
-        self._attach(node, self._span(node), 1, 0, None)
+        self._attach(node, _span(node), 1, 0, None)
 
     def _alias(self, event: Any) -> None:
-        span = Span(event.start_mark.index, event.end_mark.index)
+        span = _span(event)
         anchor = self.anchors.get(event.anchor)
         if anchor is None:
             message = f"found undefined alias {shortened(event.anchor)}"
@@ -263,7 +264,9 @@ class _Composer:
         parent = opened.node
         is_key = isinstance(parent, yaml.MappingNode) and opened.key is None
         if node.tag in (_MERGE, _VALUE) and not is_key:
-            message = f"{shortened(node.value)} means something of its own in YAML, and safe loading refuses it as a value"
+            message = (
+                f"{shortened(node.value)} means something of its own in YAML, and safe loading refuses it as a value"
+            )
             self._report(ProblemKind.TAG, message, span, "put it in quotes")
             node.tag = _STRING
         if isinstance(parent, yaml.SequenceNode):
@@ -288,7 +291,7 @@ class _Composer:
         if event.anchor is None:
             return
         if event.anchor in self.anchors:
-            first = self._span(self.anchors[event.anchor].node)
+            first = _span(self.anchors[event.anchor].node)
             message = f"found duplicate anchor {shortened('&' + event.anchor)}"
             start = event.start_mark.index
             self._report(ProblemKind.SYNTAX, message, Span(start, token_end(self.text, start)), related=(first,))
@@ -326,11 +329,16 @@ class _Composer:
 
     def _check_scalar(self, node: Any) -> None:
         """Find out now what would fail when the whole is constructed, and read it as a string instead."""
-        span = self._span(node)
+        span = _span(node)
         if node.tag not in self.loader.yaml_constructors:
             self._unknown_tag(node)
-        elif node.tag in _NUMBER_TAGS and len(node.value) > self.limits.integer_digits:
-            message = f"{shortened(node.value)} can't be read as a number: more than {self.limits.integer_digits} digits"
+        elif len(node.value) > self.limits.integer_digits and (
+            node.tag == _INTEGER or (node.tag == _FLOAT and ":" in node.value)
+        ):
+            # A number of base 60 is built with integers, even where it is a float.
+            message = (
+                f"{shortened(node.value)} can't be read as a number: more than {self.limits.integer_digits} digits"
+            )
             self._report(ProblemKind.NUMBER, message, span)
         else:
             try:
@@ -347,8 +355,9 @@ class _Composer:
 
     def _unknown_tag(self, node: Any) -> None:
         start = node.start_mark.index
+        word = _WORD.match(self.text, start)
         message = f"the tag {shortened(node.tag)} is not one that safe loading knows"
-        self._report(ProblemKind.TAG, message, Span(start, token_end(self.text, start)), "remove the tag")
+        self._report(ProblemKind.TAG, message, Span(start, word.end() if word else start), "remove the tag")
 
     def _count(self, nodes: int, span: Span | None = None) -> None:
         self.nodes += nodes
@@ -396,20 +405,22 @@ class _Composer:
             }
         elif isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE:
             children = [
-                self._place(item, self.alias_spans.get((id(node), index)) or self._span(item), None)
+                self._place(item, self.alias_spans.get((id(node), index)) or _span(item), None)
                 for index, item in enumerate(node.value)
             ]
         key_start, key_end = (-1, -1) if key_span is None else (key_span.start, key_span.end)
         return key_start, key_end, span.start, span.end, children
 
     def _span_in(self, pair: _Pair, side: int) -> Span:
-        return self.alias_spans.get((id(pair), side)) or self._span(pair[side])
-
-    def _span(self, node: Any) -> Span:
-        return Span(node.start_mark.index, node.end_mark.index)
+        return self.alias_spans.get((id(pair), side)) or _span(pair[side])
 
     def _line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1
+
+
+def _span(written: Any) -> Span:
+    """Where an event or a node is written."""
+    return Span(written.start_mark.index, written.end_mark.index)
 
 
 def _mark_at(mark: Any, index: int) -> Any:

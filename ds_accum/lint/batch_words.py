@@ -5,7 +5,9 @@ train_batch_size 100 (line 2) is not micro batch 3 (line 3) x accumulation 4 (li
 
 from __future__ import annotations
 
-from ds_accum.batch import Imbalance, Neighbours
+from collections.abc import Iterable
+
+from ds_accum.batch import Imbalance, Quantity
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.wording import number
@@ -42,17 +44,21 @@ def data_parallel(context: LintContext) -> str:
     return f"{said} (the world size)"
 
 
-def legal_values(imbalance: Imbalance) -> str:
-    """What to change, one number at a time, in DeepSpeed's own names."""
-    keys = {
-        "global_batch_size": "train_batch_size",
-        "micro_batch_size": "train_micro_batch_size_per_gpu",
-        "data_parallel_size": "the data parallel size",
-        "gradient_accumulation_steps": "gradient_accumulation_steps",
+def legal_values(context: LintContext, imbalance: Imbalance) -> str:
+    """What to change, one number at a time: "set train_batch_size to 96, or launch 4 ranks"."""
+    keys: dict[Quantity, str] = {
+        "global_batch_size": GLOBAL_BATCH,
+        "micro_batch_size": MICRO_BATCH,
+        "gradient_accumulation_steps": ACCUMULATION,
     }
-    changes = [f"{keys[quantity]} to {_either(near)}" for quantity, near in imbalance.legal.items()]
-    return f"set {', or '.join(changes)}" if changes else "change the batch sizes"
+    legal = imbalance.legal
+    changes = [f"set {key} to {_either(legal[quantity].values)}" for quantity, key in keys.items() if quantity in legal]
+    data_parallel = context.batch.data_parallel
+    if "data_parallel_size" in legal and data_parallel.size is not None and data_parallel.divisor_key is None:
+        ranks = context.launch.model_parallel_size
+        changes.append(f"launch {_either(size * ranks for size in legal['data_parallel_size'].values)} ranks")
+    return ", or ".join(changes) or "change the batch sizes"
 
 
-def _either(near: Neighbours) -> str:
-    return " or ".join(map(number, near.values))
+def _either(sizes: Iterable[int]) -> str:
+    return " or ".join(map(number, sizes))

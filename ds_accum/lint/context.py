@@ -12,7 +12,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig
 from ds_accum.config.resolve import BatchResolution, resolve_batch
 from ds_accum.config.schema import Version
-from ds_accum.lint.origin import Origin
+from ds_accum.lint.origin import PLAIN_TEXT, Origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class LintContext:
 
     @classmethod
     def of(
-        cls, document: Document, embedded: EmbeddedConfig, launch: Launch, origin: Origin = Origin()
+        cls, document: Document, embedded: EmbeddedConfig, launch: Launch, origin: Origin = PLAIN_TEXT
     ) -> LintContext:
         config = DeepSpeedConfig.read(embedded.values, version=launch.version)
         return cls(document, embedded, launch, config, origin)

@@ -13,7 +13,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.references import find_reference
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Diagnostic, Finding, Severity, When
-from ds_accum.lint.origin import Origin
+from ds_accum.lint.origin import PLAIN_TEXT, Origin
 from ds_accum.lint.rule import Rule
 from ds_accum.lint.rules import RULES
 
@@ -28,7 +28,7 @@ def lint_text(
     launches: Sequence[Launch] = (Launch(),),
     syntax: Syntax | None = None,
     rules: Sequence[Rule] = RULES,
-    origin: Origin = Origin(),
+    origin: Origin = PLAIN_TEXT,
 ) -> list[Diagnostic]:
     """The diagnostics of a config given as text, in the order of the file.
 
@@ -55,7 +55,7 @@ def lint_document(
     *,
     launches: Sequence[Launch] = (Launch(),),
     rules: Sequence[Rule] = RULES,
-    origin: Origin = Origin(),
+    origin: Origin = PLAIN_TEXT,
 ) -> list[Diagnostic]:
     """The diagnostics of a document that was read already.
 

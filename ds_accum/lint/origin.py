@@ -11,9 +11,13 @@ from ds_accum.config.references import Reference
 class Origin:
     """Where a document comes from.
 
-    `is_base64`: from an argument that DeepSpeed decodes, not from a file. `reference`: the config file that it names, looked
-    for; None if it names none, or if there is no folder to look in, and then nothing is said about it.
+    `is_base64`: from an argument that DeepSpeed decodes, not from a file. `reference`: the config file that it names,
+    and whether that is there; None if it names none, or if there is no folder to look in.
     """
 
     is_base64: bool = False
     reference: Reference | None = None
+
+
+# Nothing is known but the text.
+PLAIN_TEXT = Origin()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
-from ds_accum.lint.origin import Origin
+from ds_accum.lint.origin import PLAIN_TEXT, Origin
 
 if TYPE_CHECKING:
     from ds_accum.lint.context import LintContext
@@ -33,7 +33,7 @@ class Example:
 
     config: str
     launch: Launch = field(default_factory=lambda: Launch(world_size=1))
-    origin: Origin = Origin()
+    origin: Origin = PLAIN_TEXT
     reports: tuple[Report, ...] = ()
     deepspeed: Literal["config"] | None = "config"
 

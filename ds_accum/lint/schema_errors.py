@@ -46,10 +46,10 @@ class SchemaError:
 
 def schema_errors(context: LintContext, owner: Owner) -> Iterator[SchemaError]:
     """The refusals of all blocks that belong to one rule."""
-    for name, block in context.config.schema.blocks.items():
-        if block.kind != "model" or _is_nested_in_a_model(context, name):
+    for reading in context.config.present():
+        block = reading.block
+        if not reading.errors or context.config.schema.is_in_a_model(block):
             continue
-        reading = context.block(name)
         for error in reading.errors:
             found = _OWNERS.get(error.kind, "wrong-type")
             if found != owner:
@@ -63,11 +63,6 @@ def schema_errors(context: LintContext, owner: Owner) -> Iterator[SchemaError]:
                 key=_key(holder, error.path[-1] if error.path else None),
                 error=error,
             )
-
-
-def _is_nested_in_a_model(context: LintContext, name: str) -> bool:
-    parent = context.config.schema.blocks.get(name.rpartition(".")[0])
-    return "." in name and parent is not None and parent.kind == "model"
 
 
 def _holder(context: LintContext, block: Block, path: Path) -> Block:

@@ -112,6 +112,19 @@ def test_a_key_counts_as_written_only_if_deepspeed_looks_at_it() -> None:
     assert [name for name in ("stage", "overlap_comm", "reduce_scatter") if zero.written(name)] == ["stage"]
 
 
+def test_the_old_spelling_of_bf16_can_not_be_null() -> None:
+    assert not read({"bfloat16": None}).block("bf16").is_mapping
+    assert read({"bf16": None}).block("bf16").is_mapping
+
+
+def test_a_release_checks_only_what_its_code_checks() -> None:
+    values = {"fp16": {"loss_scale": -1}, "zero_optimization": {"zenflow": {"update_interval": 0}}}
+    for version, refused in (((0, 18, 7), False), ((0, 18, 8), True)):
+        assert bool(DeepSpeedConfig.read(values, version=version).block("fp16").errors) is refused
+    for version, refused in (((0, 19, 5), False), ((0, 19, 6), True)):
+        assert bool(DeepSpeedConfig.read(values, version=version).block("zero_optimization").errors) is refused
+
+
 def test_the_stage_is_unknown_where_it_is_refused() -> None:
     assert read({"zero_optimization": {"stage": 7}}).zero_stage is None
     assert read({"zero_optimization": {"stage": 3}}).zero_stage == 3

@@ -87,6 +87,11 @@ def test_sequence_parallel_size_in_the_config_divides_as_floats() -> None:
     assert resolve_batch(batch(micro=4, sequence_parallel_size=3), Launch(world_size=8)).fault is None
 
 
+def test_older_releases_do_not_divide_by_sequence_parallel_size() -> None:
+    launch = Launch(world_size=8, deepspeed_version=(0, 16, 9))
+    assert resolve_data_parallel(batch(micro=4, sequence_parallel_size=2), launch).size == 8
+
+
 def test_both_mesh_sizes_in_the_config_give_the_data_parallel_size() -> None:
     values = batch(micro=4, sequence_parallel_size=2, data_parallel_size=4)
     assert resolve_data_parallel(values, Launch(world_size=8)).size == 4

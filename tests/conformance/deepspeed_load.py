@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -155,11 +156,14 @@ def _mesh(shape: tuple[Any, Any], rank: int, world_size: int) -> Iterator[Any]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    # torch wraps the hook for uncaught exceptions once per process group, and never unwraps it.
+    hook = sys.excepthook
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     try:
         yield init_device_mesh("cpu", shape, mesh_dim_names=("data_parallel", "sequence_parallel"))
     finally:
         torch.distributed.destroy_process_group()
+        sys.excepthook = hook
 
 
 @contextlib.contextmanager

@@ -223,12 +223,12 @@ def _odd_value_at_the_top(random: Random, values: Values) -> None:
 
 
 def _odd_value_of_a_written_key(random: Random, values: Values) -> None:
-    holder, key = random.choice(list(_written(values)))
+    holder, key = _a_written_key(random, values)
     holder[key] = random.choice(_ODD_VALUES)
 
 
 def _the_same_value_of_another_type(random: Random, values: Values) -> None:
-    holder, key = random.choice(list(_written(values)))
+    holder, key = _a_written_key(random, values)
     value = holder[key]
     if isinstance(value, bool):
         holder[key] = random.choice((str(value), str(value).lower(), int(value), float(value)))
@@ -246,7 +246,7 @@ def _value_at_a_bound(random: Random, values: Values) -> None:
 
 
 def _misspelt_key(random: Random, values: Values) -> None:
-    holder, key = random.choice(list(_written(values)))
+    holder, key = _a_written_key(random, values)
     if not isinstance(key, str) or not key:
         return
     at = random.randrange(len(key))
@@ -307,7 +307,7 @@ def _block_of_another_type(random: Random, values: Values) -> None:
 
 
 def _auto(random: Random, values: Values) -> None:
-    holder, key = random.choice(list(_written(values)))
+    holder, key = _a_written_key(random, values)
     holder[key] = "auto"
 
 
@@ -428,7 +428,7 @@ _FAULTS: tuple[Callable[[Random, Values], None], ...] = (
 
 @lru_cache(maxsize=1)
 def _known_keys() -> tuple[tuple[Block, Key], ...]:
-    """Every key of the newest release with its block; the root's once for each of its many blocks' worth."""
+    """Every key of the newest release with its block."""
     return tuple(
         (block, key) for block in schema_for(newest_version()).blocks.values() for key in block.keys.values()
     )
@@ -442,6 +442,12 @@ def _set(values: Values, path: tuple[str, ...], value: Any) -> None:
             holder[part] = {}
         holder = holder[part]
     holder[path[-1]] = json.loads(json.dumps(value))
+
+
+def _a_written_key(random: Random, values: Values) -> tuple[Any, Any]:
+    if not values:
+        values["steps_per_print"] = 10
+    return random.choice(list(_written(values)))
 
 
 def _written(values: Any) -> Iterator[tuple[Any, Any]]:

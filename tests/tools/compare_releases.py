@@ -83,7 +83,9 @@ def update_history(history: Mapping[str, Any], schemas: list[dict[str, Any]]) ->
         for change in found:
             _keep_written(change, written.get(_identity(change), {}))
             if "removed" in change and "reason" not in change:
-                notes.append(f"{change['version']} {_join(change['block'], change['key'])}: removed, and no reason is given")
+                notes.append(
+                    f"{change['version']} {_join(change['block'], change['key'])}: removed, and no reason is given"
+                )
         seen = set(map(_identity, found))
         found += [
             change

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ds_accum.batch import worlds_for_triple
 from ds_accum.config.launch import Launch
-from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH, BatchFault
+from ds_accum.config.resolve import GLOBAL_BATCH, BatchFault
 from ds_accum.lint.batch_words import legal_values, product, written
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import number
 
 BAD = (
     Example(
@@ -82,19 +80,10 @@ def check(context: LintContext) -> Iterator[Finding]:
             help="leave one of the three out, and DeepSpeed derives it",
         )
         return
-    help_ = legal_values(batch.imbalance)
-    world = worlds_for_triple(
-        int(batch.written[GLOBAL_BATCH]),
-        int(batch.written[MICRO_BATCH]),
-        int(batch.written[ACCUMULATION]),
-        model_parallel_size=context.launch.model_parallel_size,
-    )
-    if world is not None and batch.data_parallel.divisor_key is None:
-        help_ += f", or launch {number(world)} ranks"
     yield Finding(
         at=(GLOBAL_BATCH,),
         message=f"{written(context, GLOBAL_BATCH)} is not {product(context, batch.imbalance)}",
-        help=f"{help_}; or leave one of the three out, and DeepSpeed derives it",
+        help=f"{legal_values(context, batch.imbalance)}; or leave one of the three out, and DeepSpeed derives it",
     )
 
 

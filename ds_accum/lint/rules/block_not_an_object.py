@@ -47,18 +47,13 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    for block in context.config.schema.blocks.values():
-        reading = context.block(block.name)
-        nested_in_a_model = "." in block.name and context.config.schema.block(_parent(block.name)).kind == "model"
-        if reading.is_mapping or nested_in_a_model or _is_read_anyway(block.name, reading.raw):
+    for reading in context.config.present():
+        if reading.is_mapping or context.config.schema.is_in_a_model(reading.block):
             continue
-        yield _finding(reading.path, reading.raw)
+        if not _is_read_anyway(reading.block.name, reading.raw):
+            yield _finding(reading.path, reading.raw)
     for error in schema_errors(context, "block-not-an-object"):
         yield _finding(error.path, error.value)
-
-
-def _parent(name: str) -> str:
-    return name.rpartition(".")[0]
 
 
 def _is_read_anyway(name: str, value: Any) -> bool:

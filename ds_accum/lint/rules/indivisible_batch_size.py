@@ -72,7 +72,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     yield Finding(
         at=(GLOBAL_BATCH,),
         message=f"{written(context, GLOBAL_BATCH)} {relation} {product(context, imbalance)}{rest}{everywhere}",
-        help=legal_values(imbalance),
+        help=legal_values(context, imbalance),
     )
 
 

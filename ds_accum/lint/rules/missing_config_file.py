@@ -1,11 +1,11 @@
 """An Accelerate YAML names a DeepSpeed config that is not there.
 
-`accelerate launch` looks for `deepspeed_config_file` from the folder where it is started, not beside the YAML, and a YAML
-that was copied to another project keeps naming the file of the old one. What is not found is taken for a config in base64,
-so that the launch ends with "Expected a string path to an existing deepspeed config".
+`accelerate launch` looks for `deepspeed_config_file` from the folder where it is started, not beside the YAML, and a
+YAML that was copied to another project keeps naming the file of the old one. What is not found is taken for a config in
+base64, so that the launch ends with "Expected a string path to an existing deepspeed config".
 
-The file is looked for beside the YAML and in each folder above it up to the project's root; one that is found is linted too,
-with the world size that the YAML launches. Outside the project nothing is opened.
+The file is looked for beside the YAML and in each folder above it up to the project's root; one that is found is linted
+too, with the world size that the YAML launches. Outside the project nothing is opened.
 """
 
 from __future__ import annotations

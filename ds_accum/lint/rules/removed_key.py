@@ -8,9 +8,10 @@ fail than ignore what used to change the training. The same holds for a few keys
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ds_accum.config.launch import Launch
-from ds_accum.config.schema import format_version, history
+from ds_accum.config.schema import Change, format_version, history
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
@@ -36,8 +37,8 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    for change in history():
-        if not change.refused or change.version > context.version:
+    for change in _refused_changes():
+        if change.version > context.version:
             continue
         holder = context.values.get(change.block) if change.block else context.values
         if not isinstance(holder, dict) or change.key not in holder:
@@ -50,6 +51,11 @@ def check(context: LintContext) -> Iterator[Finding]:
             " it",
             help=f"remove it: {change.reason}" if change.reason else "remove it",
         )
+
+
+@lru_cache(maxsize=1)
+def _refused_changes() -> tuple[Change, ...]:
+    return tuple(change for change in history() if change.refused)
 
 
 RULE = Rule(

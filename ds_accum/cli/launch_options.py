@@ -1,0 +1,227 @@
+"""The options that describe a launch, and the launches that they describe, one a world size.
+
+click.command(cls=SectionedCommand)(launch_options(lint))    # lint(launch=LaunchOptions(...))
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ds_accum.cli.sections import option
+from ds_accum.cli.sizes import read_size, read_world_sizes
+from ds_accum.errors import UsageError
+
+if TYPE_CHECKING:
+    from ds_accum.config.launch import Launch
+    from ds_accum.config.schema import Version
+
+__all__ = ["ACCELERATORS", "ENGINES", "FRAMEWORKS", "LaunchOptions", "launch_options"]
+
+FRAMEWORKS = ("raw", "huggingface", "accelerate", "lightning", "gpt-neox")
+_FRAMEWORK_ALIASES = {"hf": "huggingface"}
+ENGINES = ("stock", "ds-accum")
+# SUPPORTED_ACCELERATOR_LIST in deepspeed/accelerator/real_accelerator.py of 0.19.8.
+ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "mps", "hpu", "mlu", "sdaa", "supa", "klxpu")
+
+_YES_NO = click.Choice(["yes", "no"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The options as given; None where one was not."""
+
+    world_size: tuple[int, ...] | None
+    nodes: int | None
+    gpus_per_node: int | None
+    hostfile: Path | None
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    context_parallel_size: int
+    sequence_parallel_size: int
+    expert_parallel_size: int
+    framework: str | None
+    client_optimizer: str | None
+    client_scheduler: str | None
+    engine: str | None
+    accelerator: str
+    deepspeed_version: str | None
+    sequence_length: int | None
+
+    def world_sizes(self) -> tuple[int, ...]:
+        """The world sizes to check, empty if none is known. Raises UsageError where two options disagree."""
+        said: list[tuple[str, tuple[int, ...]]] = []
+        if self.world_size is not None:
+            said.append((f"--world-size {', '.join(map(str, self.world_size))}", self.world_size))
+        if self.nodes is not None and self.gpus_per_node is not None:
+            product = self.nodes * self.gpus_per_node
+            said.append((f"--nodes {self.nodes} x --gpus-per-node {self.gpus_per_node} = {product}", (product,)))
+        elif self.nodes is not None or self.gpus_per_node is not None:
+            given, missing = ("--nodes", "--gpus-per-node")[:: 1 if self.gpus_per_node is None else -1]
+            raise UsageError(f"{given} says nothing without {missing}", remedy=f"add {missing}, or use --world-size")
+        if self.hostfile is not None:
+            from ds_accum.cli.hostfile import read_hostfile
+
+            slots = sum(read_hostfile(self.hostfile).values())
+            said.append((f"--hostfile {self.hostfile} = {slots} slots", (slots,)))
+        for other, sizes in said[1:]:
+            if sizes != said[0][1]:
+                raise UsageError(f"{said[0][0]} contradicts {other}", remedy="give only one of them")
+        return said[0][1] if said else ()
+
+    def version(self) -> tuple[Version, str]:
+        """The DeepSpeed release to judge for, and where that comes from."""
+        from ds_accum.config.schema import newest_version, parse_version
+
+        if self.deepspeed_version is not None:
+            try:
+                return parse_version(self.deepspeed_version), "given"
+            except ValueError as error:
+                raise UsageError(f"--deepspeed-version: {error}") from error
+        from ds_accum.cli.installed_deepspeed import installed_deepspeed
+
+        installed = installed_deepspeed()
+        try:
+            return parse_version(installed or ""), "installed"
+        except ValueError:
+            return newest_version(), "the newest known"
+
+    def launches(self, version: Version) -> list[Launch]:
+        """One launch a world size, or one without. Raises LayoutError where the degrees do not fit a world."""
+        from ds_accum.config.launch import Launch
+
+        given: dict[str, Any] = {
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "pipeline_parallel_size": self.pipeline_parallel_size,
+            "context_parallel_size": self.context_parallel_size,
+            "sequence_parallel_size": self.sequence_parallel_size,
+            "expert_parallel_size": self.expert_parallel_size,
+            "deepspeed_version": version,
+            "framework": _FRAMEWORK_ALIASES.get(self.framework or "", self.framework),
+            "client_optimizer": _truth(self.client_optimizer),
+            "client_scheduler": _truth(self.client_scheduler),
+            "engine": self.engine,
+            "accelerator": self.accelerator,
+            "sequence_length": self.sequence_length,
+        }
+        launches = [Launch(world_size=size, **given) for size in self.world_sizes() or (None,)]
+        for launch in launches:
+            launch.layout()
+        return launches
+
+
+def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options to a command, which gets them as one argument, `launch`."""
+    names = [field.name for field in fields(LaunchOptions)]
+
+    @functools.wraps(command)
+    def with_launch(**arguments: Any) -> Any:
+        launch = LaunchOptions(**{name: arguments.pop(name) for name in names})
+        return command(launch=launch, **arguments)
+
+    for add in reversed(_OPTIONS):
+        with_launch = add(with_launch)
+    return with_launch
+
+
+def _truth(answer: str | None) -> bool | None:
+    return None if answer is None else answer == "yes"
+
+
+_WORLD = "World"
+_LAYOUT = "Parallel layout of the script (1 unless given)"
+_SCRIPT = "Who starts DeepSpeed, and with what"
+
+_OPTIONS = (
+    option(
+        "--world-size",
+        callback=read_world_sizes,
+        metavar="N",
+        section=_WORLD,
+        help="Ranks of the launch; several are checked each: 8,64 or 1-16.",
+    ),
+    option(
+        "--nodes",
+        type=int,
+        callback=read_size,
+        metavar="N",
+        section=_WORLD,
+        help="Machines, together with --gpus-per-node.",
+    ),
+    option("--gpus-per-node", type=int, callback=read_size, metavar="N", section=_WORLD, help="Ranks of each machine."),
+    option(
+        "--hostfile",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        section=_WORLD,
+        help="DeepSpeed's hostfile: the world is the sum of its slots.",
+    ),
+    *(
+        option(
+            f"--{short}",
+            f"{name}_parallel_size",
+            type=int,
+            callback=read_size,
+            metavar="N",
+            default=1,
+            section=_LAYOUT,
+            help=help_,
+        )
+        for short, name, help_ in (
+            ("tp", "tensor", "Tensor parallel size."),
+            ("pp", "pipeline", "Pipeline parallel size; its micro-batches are the accumulation steps."),
+            ("cp", "context", "Context parallel size."),
+            ("sp", "sequence", "Sequence parallel size (Ulysses)."),
+            ("ep", "expert", "Expert parallel size."),
+        )
+    ),
+    option(
+        "--framework",
+        type=click.Choice([*FRAMEWORKS, *_FRAMEWORK_ALIASES]),
+        metavar="NAME",
+        section=_SCRIPT,
+        help=f"Who reads the config first: {', '.join(FRAMEWORKS)} (hf for short); else detected by what it holds.",
+    ),
+    option(
+        "--client-optimizer",
+        type=_YES_NO,
+        section=_SCRIPT,
+        help="Whether the script passes its own optimizer to DeepSpeed.",
+    ),
+    option("--client-scheduler", type=_YES_NO, section=_SCRIPT, help="Whether it passes its own scheduler."),
+    option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        section=_SCRIPT,
+        help="DeepSpeed's own or ours; else ours if the file has a ds_accum block.",
+    ),
+    option(
+        "--accelerator",
+        type=click.Choice(ACCELERATORS),
+        metavar="NAME",
+        default="cuda",
+        show_default=True,
+        section=_SCRIPT,
+        help=f"What it runs on: {', '.join(ACCELERATORS)}.",
+    ),
+    option(
+        "--deepspeed-version",
+        metavar="VERSION",
+        section=_SCRIPT,
+        help="The release to judge for; else the one installed beside ds-accum, else the newest known.",
+    ),
+    option(
+        "--seq-len",
+        "sequence_length",
+        type=int,
+        callback=read_size,
+        metavar="N",
+        section=_SCRIPT,
+        help="Sequence length in tokens.",
+    ),
+)

@@ -1,0 +1,144 @@
+"""For people at a terminal: each finding with its sentence, the line it is about, the remedy, and a summary.
+
+    ds_config.json:2:23: error[DSA101] batch-size-mismatch
+      train_batch_size 256 (line 2) is not micro batch 8 (line 3) x accumulation 2
+      (line 4) x data parallel 8 (the world size) = 128
+        |
+      2 |   "train_batch_size": 256,
+        |                       ^^^
+        = help: set train_batch_size to 128, or ...
+        = note: DeepSpeed refuses this when it loads the config
+
+    1 error in 1 file, for DeepSpeed 0.19.8 (installed) at world size 8
+
+The text of the file is shown as it is, except that tabs are spread and that what a terminal would act on is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ds_accum.config.document import Document
+from ds_accum.config.schema import format_version, known_versions, newest_version
+from ds_accum.config.wording import printable
+from ds_accum.lint.diagnostic import Diagnostic, Severity, When
+from ds_accum.lint.linter import RULE_FAILED
+from ds_accum.lint.reporters.excerpt import excerpt_of
+from ds_accum.lint.reporters.terminal import Terminal, wrapped
+from ds_accum.lint.result import LintResult
+
+__all__ = ["diagnostic_lines", "report", "summary"]
+
+_INDENT = "  "
+
+# When DeepSpeed itself would have noticed: of what it is sure to meet, and of what depends on something unknown.
+_SURE = {
+    When.LOAD: "DeepSpeed refuses this when it loads the config",
+    When.START: "DeepSpeed refuses this at start, once every rank is up",
+    When.FIRST_STEP: "DeepSpeed fails on this at the first step",
+    When.NEVER: "DeepSpeed never notices this",
+}
+_UNSURE = {
+    When.LOAD: "DeepSpeed may refuse this when it loads the config",
+    When.START: "DeepSpeed may refuse this at start, once every rank is up",
+    When.FIRST_STEP: "DeepSpeed may fail on this at the first step",
+    When.NEVER: "DeepSpeed never notices this",
+}
+
+
+def report(result: LintResult, terminal: Terminal) -> Iterator[str]:
+    """Every finding, a blank line after each, then the summary; nothing if there was nothing to lint."""
+    if not result.files:
+        return
+    for file in result.files:
+        for diagnostic in file.diagnostics:
+            for line in diagnostic_lines(diagnostic, file.document, file.world_sizes, terminal):
+                yield f"{line}\n"
+            yield "\n"
+    yield f"{summary(result, terminal)}\n"
+    note = _version_note(result)
+    if note is not None:
+        yield "\n".join(wrapped(f"note: {note}", terminal.width)) + "\n"
+
+
+def diagnostic_lines(
+    diagnostic: Diagnostic, document: Document, world_sizes: tuple[int, ...], terminal: Terminal
+) -> Iterator[str]:
+    """One finding; `world_sizes` are those that its file was judged for."""
+    place = f"{printable(diagnostic.filename)}:{diagnostic.start.line}:{diagnostic.start.column}:"
+    rule = terminal.paint_as(diagnostic.severity, f"{diagnostic.severity.value}[{diagnostic.code}]")
+    yield f"{terminal.paint(place, 'bold')} {rule} {diagnostic.name}"
+    for line in wrapped(printable(diagnostic.message), terminal.width - len(_INDENT)):
+        yield _INDENT + terminal.paint(line, "bold")
+
+    margin = " " * len(str(diagnostic.start.line))
+    gutter = f"{_INDENT}{margin} "
+    excerpt = excerpt_of(document, diagnostic.start, diagnostic.end, width=terminal.width - len(gutter) - 2)
+    bar = terminal.paint("|", "dim")
+    yield f"{gutter}{bar}"
+    yield f"{_INDENT}{terminal.paint(str(excerpt.line_number), 'dim')} {bar} {excerpt.text}".rstrip()
+    carets = terminal.paint_as(diagnostic.severity, "^" * excerpt.caret_columns)
+    yield f"{gutter}{bar} {' ' * excerpt.caret_column}{carets}"
+
+    for label, text in _remarks(diagnostic, world_sizes):
+        sign = f"= {label}: "
+        first, *rest = wrapped(printable(text), terminal.width - len(gutter) - len(sign))
+        yield f"{gutter}{terminal.paint('=', 'dim')} {terminal.paint(f'{label}:', 'bold')} {first}"
+        for line in rest:
+            yield f"{gutter}{' ' * len(sign)}{line}"
+
+
+def summary(result: LintResult, terminal: Terminal) -> str:
+    """What was found, in how many files, and for which DeepSpeed and world sizes: one line."""
+    counts = {severity: result.count(severity) for severity in Severity}
+    found = ", ".join(
+        terminal.paint_as(severity, _counted(count, severity.value)) for severity, count in counts.items() if count
+    )
+    if not found:
+        found = terminal.paint("nothing found", "bold", "green")
+    version = f"DeepSpeed {format_version(result.version)} ({result.version_source})"
+    sizes = result.world_sizes
+    worlds = f" at world size{'s' if len(sizes) > 1 else ''} {_ranges(sizes)}" if sizes else ", world size not given"
+    return f"{found} in {_counted(len(result.files), 'file')}, for {version}{worlds}"
+
+
+def _remarks(diagnostic: Diagnostic, world_sizes: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    if diagnostic.help is not None:
+        yield "help", diagnostic.help
+    if diagnostic.code == RULE_FAILED:
+        return
+    if diagnostic.worlds:
+        sizes = "size" if len(diagnostic.worlds) == 1 else "sizes"
+        yield "note", f"at world {sizes} {_ranges(diagnostic.worlds)} of {_ranges(world_sizes)}"
+    if diagnostic.severity is Severity.ERROR:
+        yield "note", _SURE[diagnostic.when]
+    elif diagnostic.severity is Severity.WARNING:
+        yield "note", _UNSURE[diagnostic.when]
+
+
+def _version_note(result: LintResult) -> str | None:
+    """That the release is none of those that the rules were made from."""
+    newest = newest_version()
+    asked = f"DeepSpeed {format_version(result.version)}"
+    if result.version > newest:
+        return f"{asked} is newer than the newest release known here; it is judged like {format_version(newest)}"
+    if result.version < newest and result.version < (oldest := known_versions()[0]):
+        return f"{asked} is older than the oldest release known here; it is judged like {format_version(oldest)}"
+    return None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _ranges(sizes: tuple[int, ...]) -> str:
+    """World sizes, ascending, four and more in a row as a range: "1, 2, 8-16"."""
+    said: list[str] = []
+    begin = 0
+    for index, size in enumerate(sizes):
+        if index + 1 < len(sizes) and sizes[index + 1] == size + 1:
+            continue
+        run = sizes[begin : index + 1]
+        said += [f"{run[0]}-{run[-1]}"] if len(run) > 3 else map(str, run)
+        begin = index + 1
+    return ", ".join(said)

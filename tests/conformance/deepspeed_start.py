@@ -1,0 +1,120 @@
+"""What the installed DeepSpeed does with a config when it starts, and at its first optimizer step: real CPU ranks.
+
+    outcomes = run_trials([Trial(name="a", config=path), ...])
+    outcomes["a"].refused_at_start
+
+All trials of one call share one launch (`start_worker.py`), which costs some seconds; a trial then costs a fraction of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+WORKER = Path(__file__).with_name("start_worker.py")
+
+ClientOptimizer = Literal["torch", "deepspeed"]
+"""What the script passes: torch.optim.AdamW, or DeepSpeedCPUAdam, the one kind that ZeRO-Offload takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One start of DeepSpeed. `config` is a path or the values; with `step`, one optimizer step follows.
+
+    `pipeline_stages` is the number of stages of a pipeline module, 0 for a plain model. `timeout` is in seconds.
+    """
+
+    name: str
+    config: str | Mapping[str, Any]
+    ranks: int = 1
+    pipeline_stages: int = 0
+    client_optimizer: ClientOptimizer | None = None
+    client_scheduler: bool = False
+    step: bool = False
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a trial. `reached` is what the slowest rank got done; `errors` are those of the ranks that failed.
+
+    `hung` says that no rank ended in time. `log` is the traceback or the last output of the first rank that failed.
+    """
+
+    reached: Literal["start", "first step"] | None
+    errors: tuple[str, ...]
+    hung: bool
+    log: str
+    symmetrical: bool
+
+    @property
+    def refused_at_start(self) -> bool:
+        return self.reached is None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.errors)
+
+    @property
+    def error(self) -> str:
+        """The first error, "" without one."""
+        return self.errors[0] if self.errors else ""
+
+
+def run_trials(trials: Iterable[Trial], *, timeout: float = 1800.0) -> dict[str, Outcome]:
+    """The outcome of each trial, by name. Raises RuntimeError, with its output, if the worker itself fails.
+
+    `timeout` is for all of them together, in seconds; where DeepSpeed's CPU optimizers have not been compiled yet, that
+    comes first and takes minutes.
+    """
+    lines = [json.dumps(asdict(trial)) for trial in trials]
+    if not lines:
+        return {}
+    folder = tempfile.mkdtemp(dir=_fast_folder())
+    environment = {
+        **os.environ,
+        # ninja lies beside the interpreter, which need not be on the path.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    try:
+        finished = subprocess.run(
+            [sys.executable, str(WORKER), str(os.cpu_count() or 1), folder],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env=environment,
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if finished.returncode:
+        raise RuntimeError(f"the worker exited with {finished.returncode}:\n{finished.stdout}\n{finished.stderr}")
+    results = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    return {result["name"]: _outcome(result) for result in results}
+
+
+def _outcome(result: dict[str, Any]) -> Outcome:
+    ranks = result["ranks"]
+    failed = [rank for rank in ranks if rank["error"] is not None]
+    order = (None, "start", "first step")
+    return Outcome(
+        reached=min((rank["reached"] for rank in ranks), key=order.index),
+        errors=tuple(rank["error"] for rank in failed),
+        hung=result["hung"],
+        log=failed[0]["traceback"] if failed else "",
+        symmetrical=len(failed) in (0, len(ranks)),
+    )
+
+
+def _fast_folder() -> str | None:
+    """Memory, where there is some to write to: each trial writes a handful of small files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

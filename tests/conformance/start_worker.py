@@ -1,0 +1,247 @@
+"""Starts DeepSpeed with each config it is given, on real CPU ranks, and says what became of it.
+
+    python start_worker.py RANKS_AT_ONCE FOLDER < trials.jsonl > results.jsonl
+
+One process imports torch and DeepSpeed and loads the compiled optimizers; every rank of every trial is then a fork of it.
+So a trial costs a fraction of a second, none can influence the next, and one that hangs or crashes is killed and named
+while the others go on. A trial is one line of JSON, with the fields of `deepspeed_start.Trial`; its result is another,
+with those of `Outcome`. What the ranks print goes to files in FOLDER.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+os.environ.setdefault("LOCAL_SIZE", "1")
+
+WIDTH = 8
+# More micro-batches than these are not run: the last of them is made the boundary.
+MICRO_BATCHES = 4
+
+
+@dataclass(slots=True)
+class _Running:
+    """A trial whose ranks are running: their process ids, and when it is given up."""
+
+    trial: dict[str, Any]
+    folder: Path
+    deadline: float
+    processes: dict[int, int] = field(default_factory=dict)
+    exits: dict[int, int] = field(default_factory=dict)
+    hung: bool = False
+
+
+def main(ranks_at_once: str, folder: str) -> None:
+    trials = [json.loads(line) for line in sys.stdin]
+    _import_everything(json.dumps(trials).lower())
+    running: list[_Running] = []
+    waiting = list(enumerate(trials))
+    while waiting or running:
+        while waiting and sum(item.trial["ranks"] for item in running) + waiting[0][1]["ranks"] <= max(
+            int(ranks_at_once), waiting[0][1]["ranks"]
+        ):
+            number, trial = waiting.pop(0)
+            running.append(_start(trial, Path(folder) / str(number)))
+        for item in list(running):
+            if _has_ended(item):
+                running.remove(item)
+                print(json.dumps(_result(item)), flush=True)
+        time.sleep(0.002)
+
+
+def _import_everything(wanted: str) -> None:
+    """All that the ranks share. `wanted` is the text of all trials: an optimizer is compiled only if one names it."""
+    import deepspeed
+    import torch
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.ops.op_builder.cpu import (
+        CPUAdagradBuilder,
+        CPUAdamBuilder,
+        CPULionBuilder,
+        FusedAdamBuilder,
+        ShareMemCommBuilder,
+    )
+
+    torch.set_num_threads(1)
+    # DeepSpeed asks whether oneDNN has fp16 kernels for this CPU; torch computes in fp16 on every CPU, only slowly.
+    get_accelerator().is_fp16_supported = lambda: True
+    deepspeed.zero  # noqa: B018 - imported lazily
+    for builder, name in (
+        (ShareMemCommBuilder, ""),
+        (FusedAdamBuilder, ""),
+        (CPUAdamBuilder, ""),
+        (CPUAdagradBuilder, "adagrad"),
+        (CPULionBuilder, "lion"),
+    ):
+        if name in wanted:
+            builder().load(verbose=False)
+    gc.collect()
+    gc.freeze()
+
+
+def _start(trial: dict[str, Any], folder: Path) -> _Running:
+    folder.mkdir(parents=True)
+    running = _Running(trial=trial, folder=folder, deadline=time.monotonic() + trial["timeout"])
+    for rank in range(trial["ranks"]):
+        process = os.fork()
+        if process == 0:
+            _be_a_rank(trial, rank, folder)
+        running.processes[process] = rank
+    return running
+
+
+def _has_ended(running: _Running) -> bool:
+    for process, rank in running.processes.items():
+        if rank not in running.exits:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                running.exits[rank] = os.waitstatus_to_exitcode(status)
+    if len(running.exits) == len(running.processes):
+        return True
+    # A rank that failed leaves the others waiting for it: they get a moment to fail by themselves.
+    if running.exits and time.monotonic() < running.deadline:
+        running.deadline = min(running.deadline, time.monotonic() + 5)
+    if time.monotonic() >= running.deadline:
+        running.hung = not running.exits
+        for process, rank in running.processes.items():
+            if rank not in running.exits:
+                os.kill(process, signal.SIGKILL)
+    return False
+
+
+def _result(running: _Running) -> dict[str, Any]:
+    ranks = []
+    for rank in range(running.trial["ranks"]):
+        path = running.folder / f"rank{rank}.json"
+        if path.exists():
+            ranks.append(json.loads(path.read_text("utf-8")))
+            continue
+        log = (running.folder / f"rank{rank}.log").read_text("utf-8", "replace")
+        reason = "hung" if running.exits[rank] == -signal.SIGKILL else f"exit {running.exits[rank]}"
+        ranks.append({"reached": None, "error": reason, "traceback": log[-4000:]})
+    return {"name": running.trial["name"], "hung": running.hung, "ranks": ranks}
+
+
+# --- one rank ---------------------------------------------------------------------------------------------------------
+
+
+def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
+    """Runs one rank of a trial in this process, writes what became of it, and ends the process."""
+    try:
+        log = os.open(folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ.update(
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(trial["ranks"]),
+            LOCAL_SIZE=str(trial["ranks"]),
+            MASTER_ADDR="127.0.0.1",
+            # No port is opened; DeepSpeed names its shared memory after it.
+            MASTER_PORT=str(20000 + os.getppid() % 20000 + int(folder.name) % 20000),
+        )
+        os.chdir(folder)
+        result: dict[str, Any] = {"reached": None, "error": None, "traceback": None}
+        try:
+            _run(trial, rank, folder, result)
+        except Exception as error:
+            result.update(error=_in_one_line(error), traceback=traceback.format_exc())
+        (folder / f"rank{rank}.part").write_text(json.dumps(result), "utf-8")
+        (folder / f"rank{rank}.part").rename(folder / f"rank{rank}.json")
+    finally:
+        # Without the interpreter's own clean-up, which would wait for the other ranks.
+        os._exit(0)
+
+
+def _run(trial: dict[str, Any], rank: int, folder: Path, result: dict[str, Any]) -> None:
+    import deepspeed
+    import torch
+
+    torch.manual_seed(0)
+    deepspeed.init_distributed(
+        dist_backend="gloo",
+        auto_mpi_discovery=False,
+        init_method=f"file://{folder / 'rendezvous'}",
+        rank=rank,
+        world_size=trial["ranks"],
+        verbose=False,
+    )
+    stages = trial["pipeline_stages"]
+    layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH)]
+    model: Any = torch.nn.Sequential(*layers)
+    if stages:
+        model = deepspeed.pipe.PipelineModule(layers, num_stages=stages, loss_fn=_loss)
+    optimizer = _client_optimizer(trial["client_optimizer"], model)
+    scheduler = _client_scheduler if trial["client_scheduler"] else None
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        model_parameters=[parameter for parameter in model.parameters() if parameter.requires_grad],
+        optimizer=optimizer,
+        lr_scheduler=scheduler,
+        config=trial["config"],
+    )
+    result["reached"] = "start"
+    if trial["step"]:
+        _one_optimizer_step(engine, bool(stages))
+        result["reached"] = "first step"
+
+
+def _client_optimizer(kind: str | None, model: Any) -> Any:
+    """The optimizer that the script passes: None, torch's AdamW, or DeepSpeed's own for offloading."""
+    import torch
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+    if kind is None:
+        return None
+    return {"torch": torch.optim.AdamW, "deepspeed": DeepSpeedCPUAdam}[kind](model.parameters(), lr=1e-3)
+
+
+def _client_scheduler(optimizer: Any) -> Any:
+    import torch
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+
+
+def _one_optimizer_step(engine: Any, pipelined: bool) -> None:
+    import torch
+
+    dtype = next((parameter.dtype for parameter in engine.module.parameters()), torch.float32)
+    steps = engine.gradient_accumulation_steps()
+    if pipelined:
+        data = [(torch.randn(2, WIDTH, dtype=dtype), torch.randn(2, WIDTH, dtype=dtype)) for _ in range(int(steps))]
+        engine.train_batch(iter(data))
+        return
+    for number in range(1, MICRO_BATCHES + 1):
+        loss = _loss(engine(torch.randn(2, WIDTH, dtype=dtype)), torch.randn(2, WIDTH))
+        if number == MICRO_BATCHES and steps > MICRO_BATCHES:
+            engine.set_gradient_accumulation_boundary(True)
+        engine.backward(loss)
+        engine.step()
+        if number >= steps:
+            break
+
+
+def _loss(outputs: Any, targets: Any) -> Any:
+    """The mean squared error, a scalar in fp32: in fp16 the initial loss scale of 2**16 alone would overflow it."""
+    import torch
+
+    return torch.nn.functional.mse_loss(outputs.float(), targets.float())
+
+
+def _in_one_line(error: BaseException) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
