@@ -2,10 +2,10 @@
 # Sourced by bin/demo and bin/test: makes the project's own Python environment and keeps it up to date.
 #
 # The environment is a folder, .venv unless told otherwise. What this script knows about it lies in .venv/.ds-accum:
-#   root          the clone the environment was made for
-#   lint, full    one stamp a profile: what was installed; a stamp that still tells the truth makes set-up instant
-#   unfinished    the process that is setting it up; left behind by one that was interrupted, which is then redone
-#   running/      the processes that use it now; when there are none, a lock in the build folder is stale
+#   root                  the clone the environment was made for
+#   package, torch, ...   one stamp a part: what it was installed from; what is still true is not done again
+#   unfinished            the process that is setting it up; left behind by one that was interrupted: it starts over
+#   running/              the processes that use it now; when there are none, a lock in the build folder is stale
 #
 # Runs on bash 3.2 (macOS) and newer.
 
@@ -73,6 +73,8 @@ select_environment() { # folder
 
 # ---- set-up
 
+parts_begun=''
+
 step() { # label, command...: runs the command quietly; if it fails, shows the end of what it said
   local label=$1 started=$SECONDS
   shift
@@ -81,6 +83,8 @@ step() { # label, command...: runs the command quietly; if it fails, shows the e
     printf '%s s\n' $((SECONDS - started))
   else
     printf 'failed\n\n'
+    # What a part left behind is in order when it failed by itself: the next run goes on from here.
+    [ -z "$parts_begun" ] || rm -f "$state/unfinished"
     tail -n 40 "$state/step.log" >&2
     printf '\n' >&2
     fail "set-up failed: $label (all of its output: $state/step.log)"
@@ -110,15 +114,34 @@ for name in ("ShareMemComm", "FusedAdam", "CPUAdam", "CPUAdagrad", "CPULion"):
 PYTHON
 }
 
-describe_profile() { # profile -> what its stamp says
-  printf 'metadata %s\n' "$(cat setup.py setup.cfg | cksum)"
-  if [ "$1" = full ]; then
-    printf 'torch %s\ndeepspeed %s\n' "$DS_ACCUM_TORCH" "$DS_ACCUM_DEEPSPEED"
-  fi
+# What each part of an environment depends on; a part is installed again when its stamp says something else.
+stamp_of() { # part
+  local metadata
+  metadata=$(cat setup.py setup.cfg | cksum)
+  case $1 in
+    package) echo "$metadata" ;;
+    torch) echo "$DS_ACCUM_TORCH" ;;
+    deepspeed | operators) echo "$DS_ACCUM_TORCH, $DS_ACCUM_DEEPSPEED" ;;
+    tools) echo "$DS_ACCUM_TORCH, $DS_ACCUM_DEEPSPEED, $metadata" ;;
+  esac
 }
 
-is_installed() { # profile
-  [ -f "$state/$1" ] && [ "$(cat "$state/$1")" = "$(describe_profile "$1")" ]
+is_current() { # part...
+  local part
+  for part in "$@"; do
+    [ "$(cat "$state/$part" 2>/dev/null)" = "$(stamp_of "$part")" ] || return 1
+  done
+}
+
+part() { # part, label, command...: runs the step unless the part is there already
+  local name=$1
+  shift
+  parts_begun=yes
+  if ! is_current "$name"; then
+    rm -f "$state/$name"
+    step "$@"
+    stamp_of "$name" >"$state/$name"
+  fi
 }
 
 must_be_made_again() { # says why
@@ -142,7 +165,8 @@ must_be_made_again() { # says why
 }
 
 ensure_environment() { # profile: lint (no torch) or full
-  local profile=$1
+  local parts='package'
+  [ "$1" != full ] || parts='package torch deepspeed tools operators'
   section "environment: $environment"
   if [ -n "${DS_ACCUM_PYTHON:-}" ] && ! is_usable_python "$DS_ACCUM_PYTHON"; then
     fail "DS_ACCUM_PYTHON=$DS_ACCUM_PYTHON does not run, or is older than Python 3.10"
@@ -153,7 +177,8 @@ ensure_environment() { # profile: lint (no torch) or full
   if [ -d "$state" ] && must_be_made_again; then
     rm -rf "$environment"
   fi
-  if is_installed "$profile"; then
+  # shellcheck disable=SC2086
+  if is_current $parts; then
     register_use
     echo "  ready"
     return
@@ -166,21 +191,19 @@ ensure_environment() { # profile: lint (no torch) or full
     find_python
     step "an empty environment, from Python $("$python" -c 'import sys; print(sys.version.split()[0])')" create_virtual_environment
   fi
-  if [ "$profile" = full ]; then
+  register_use
+  if [ "$1" = full ]; then
     # torch comes first: left to the others' requirements, pip would take whichever build is the newest.
     # Unquoted on purpose: the variable may hold further arguments of pip.
     # shellcheck disable=SC2086
-    step "$DS_ACCUM_TORCH" pip_install $DS_ACCUM_TORCH
-    step "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED"
-    step "ds-accum with its development tools" pip_install --editable '.[dev]'
-    register_use
-    step "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators
-    describe_profile full >"$state/full"
+    part torch "$DS_ACCUM_TORCH" pip_install $DS_ACCUM_TORCH
+    part deepspeed "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED"
+    part tools "ds-accum with its development tools" pip_install --editable '.[dev]'
+    stamp_of package >"$state/package"
+    part operators "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators
   else
-    step "ds-accum" pip_install --editable .
-    register_use
+    part package "ds-accum" pip_install --editable .
   fi
-  describe_profile lint >"$state/lint"
   rm -f "$state/unfinished"
 }
 

@@ -29,6 +29,9 @@ __all__ = ["read_yaml"]
 _FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Tabs, tags, question marks, block scalars, directives, further line ends, byte order marks, keys near the longest.
 _SEEN_DIFFERENTLY = re.compile("[\t!?|>%\x85\u2028\u2029\ufeff]|[^\n]{900}")
+# Found by either parser; PyYAML's needs seconds for what is nested without measure.
+_LIMITS = frozenset({ProblemKind.TOO_DEEP, ProblemKind.TOO_LARGE, ProblemKind.TOO_MANY_ALIASES})
+_TOO_DEEP_FOR_LIBYAML = "exceeded maximum nesting depth"
 _WORD = re.compile(r"\S*")
 _UNPRINTABLE = yaml.reader.Reader.NON_PRINTABLE
 
@@ -70,10 +73,9 @@ def read_yaml(text: str, limits: Limits) -> Reading:
         message = f"the character U+{ord(unprintable[0]):04X} is not allowed in YAML"
         problems.append(Problem(kind=ProblemKind.SYNTAX, message=message, span=Span(*unprintable.span())))
         text = _UNPRINTABLE.sub("\ufffd", text)
-    reading = None
-    if not _SEEN_DIFFERENTLY.search(text):
-        reading = _Composer(text, _FASTEST_LOADER, limits).read()
-    if reading is None or any(problem.kind is ProblemKind.SYNTAX for problem in reading.problems):
+    reading = _Composer(text, _FASTEST_LOADER, limits).read()
+    kinds = {problem.kind for problem in reading.problems}
+    if not kinds & _LIMITS and (ProblemKind.SYNTAX in kinds or _SEEN_DIFFERENTLY.search(text)):
         reading = _Composer(text, yaml.SafeLoader, limits).read()
     return Reading(value=reading.value, root=reading.root, problems=[*problems, *reading.problems])
 
@@ -372,14 +374,19 @@ class _Composer:
 
     def _check_depth(self, depth: int, start: int) -> None:
         if depth > self.limits.depth:
-            message = f"more than {self.limits.depth} mappings and lists inside each other"
-            self._report(ProblemKind.TOO_DEEP, message, Span(start, start + 1))
+            self._report(ProblemKind.TOO_DEEP, self._too_deep(), Span(start, start + 1))
             raise _StopReading
+
+    def _too_deep(self) -> str:
+        return f"more than {self.limits.depth} mappings and lists inside each other"
 
     def _refused(self, error: yaml.YAMLError) -> None:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         start = min(mark.index if mark is not None else 0, len(self.text))
         message = getattr(error, "problem", None) or str(error)
+        if _TOO_DEEP_FOR_LIBYAML in message:
+            self._report(ProblemKind.TOO_DEEP, self._too_deep(), Span(start, start + 1))
+            return
         for jargon, words in _IN_PLAIN_WORDS.items():
             message = message.replace(jargon, words)
         context = getattr(error, "context_mark", None)

@@ -59,8 +59,11 @@ def lint_document(
 ) -> list[Diagnostic]:
     """The diagnostics of a document that was read already.
 
-    A finding at the same place under several launches is one diagnostic, with the numbers of the first.
+    A finding at the same place under several launches is one diagnostic, with the numbers of the first. Raises
+    LayoutError where the degrees of a launch do not fit its world size.
     """
+    for launch in launches:
+        launch.layout()
     found: dict[tuple[object, ...], Diagnostic] = {}
     worlds: dict[tuple[object, ...], list[int]] = {}
     for launch in launches:

@@ -31,6 +31,8 @@ __all__ = ["STANDARD_INPUT", "Target", "Targets", "find_targets"]
 
 STANDARD_INPUT = "-"
 
+_Identity = tuple[int, int]  # device and inode
+
 _EXTENSIONS = (".json", ".hjson", ".yaml", ".yml")
 _GLOB = re.compile(r"[*?\[]")
 
@@ -55,16 +57,24 @@ class Target:
         """
         completed: dict[Launch, None] = {}
         for launch in launches:
-            framework = launch.framework or ("accelerate" if self.launched_by else None)
+            if launch.framework is None and self.launched_by:
+                launch = replace(launch, framework="accelerate")
             for launcher in self.launched_by or (self.document,):
-                world_size = launch.world_size or number_of_processes(launcher)
-                one = replace(launch, framework=framework, world_size=world_size)
-                try:
-                    one.layout()
-                except LayoutError as error:
-                    raise LayoutError(f"num_processes in {launcher.filename}: {error}", remedy=error.remedy) from error
-                completed[one] = None
+                completed[_on_processes_of(launcher, launch)] = None
         return list(completed)
+
+
+def _on_processes_of(launcher: Document, launch: Launch) -> Launch:
+    """The launch with the world size that an Accelerate YAML gives it, if it has none yet."""
+    world_size = number_of_processes(launcher)
+    if launch.world_size is not None or world_size is None:
+        return launch
+    completed = replace(launch, world_size=world_size)
+    try:
+        completed.layout()
+    except LayoutError as error:
+        raise LayoutError(f"num_processes in {launcher.filename}: {error}", remedy=error.remedy) from error
+    return completed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +105,8 @@ class _Search:
     def __init__(self) -> None:
         self.found: list[Target] = []
         self.problems: list[UsageError] = []
-        # Real path -> index in `found`: a file is linted once, however often it is named.
-        self._known: dict[FilePath, int] = {}
+        # Identity -> index in `found`: a file is linted once, however often and by whatever links it is named.
+        self._known: dict[_Identity, int] = {}
 
     def add(self, name: str) -> None:
         """A file or a folder, else a glob, else base64."""
@@ -127,22 +137,21 @@ class _Search:
     def _add_file(self, path: FilePath, *, launched_by: tuple[Document, ...] = (), only_configs: bool = False) -> bool:
         """Whether the file is linted; `only_configs` leaves out what holds none."""
         try:
-            real = path.resolve()
-            index = self._known.get(real)
-            if index is not None:
-                known = self.found[index]
-                self.found[index] = replace(known, launched_by=known.launched_by + launched_by)
-                return True
-            data = _read(path)
-        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that lead to each other
+            identity, data = _read(path)
+        except (OSError, ValueError) as error:
             self.problems.append(_unreadable(path, error))
             return False
+        index = self._known.get(identity)
+        if index is not None:
+            known = self.found[index]
+            self.found[index] = replace(known, launched_by=known.launched_by + launched_by)
+            return True
         if only_configs and not may_hold_deepspeed(data):
             return False
         document = read_bytes(data, filename=str(path))
         if only_configs and not looks_like_deepspeed(document):
             return False
-        self._known[real] = len(self.found)
+        self._known[identity] = len(self.found)
         self._add_document(document, path, launched_by)
         return True
 
@@ -178,8 +187,10 @@ class _Search:
                 continue
             folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
             for name in sorted(files):
-                if name.lower().endswith(_EXTENSIONS):
-                    yield FilePath(base, name)
+                path = FilePath(base, name)
+                # A pipe would be waited for, a link to nowhere was not named by anybody.
+                if name.lower().endswith(_EXTENSIONS) and path.is_file():
+                    yield path
 
     def _add_matches(self, pattern: str) -> None:
         import glob  # only where a shell left a pattern as it was
@@ -200,10 +211,11 @@ class _Search:
             self.found.append(Target(document=document, origin=Origin(is_base64=True)))
 
 
-def _read(path: FilePath) -> bytes:
-    """The bytes of a file, one more than a config may have at most."""
+def _read(path: FilePath) -> tuple[_Identity, bytes]:
+    """What a file is to the system, and its bytes, one more than a config may have at most."""
     with path.open("rb") as file:
-        return file.read(DEFAULT_LIMITS.size + 1)
+        status = os.fstat(file.fileno())
+        return (status.st_dev, status.st_ino), file.read(DEFAULT_LIMITS.size + 1)
 
 
 def _unreadable(path: FilePath, error: Exception) -> UsageError:

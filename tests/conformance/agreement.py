@@ -1,6 +1,8 @@
 """Does the linter agree with DeepSpeed about a config and a launch? The judge of all conformance tests.
 
-    load_disagreement(text, launch, folder)    None, or who says what
+    comparison = compare_at_load(data, launch, folder)
+    comparison.disagreement        # None, or "missed", "false alarm", "rule failed"
+    print(comparison)              # who says what
 
 At load they must agree exactly: DeepSpeed refuses if and only if the linter has an error that says so. Nothing that is
 unknown to the linter has a say at that point.
@@ -8,85 +10,75 @@ unknown to the linter has a say at that point.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from deepspeed_load import Verdict, load_file
-from ds_accum.config.accelerators import why_only_here
 from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
 from ds_accum.lint.linter import RULE_FAILED, lint_document
+from this_machine import why_only_here
 
-__all__ = ["Disagreement", "certain", "lint_bytes", "load_disagreement", "short"]
+Kind = Literal["missed", "false alarm", "rule failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
-    """One config about which the two do not say the same: DeepSpeed's exception (if any), the linter's findings."""
+class Comparison:
+    """What DeepSpeed and the linter say about loading one config for one launch."""
 
-    kind: Literal["missed", "false alarm", "rule failed"]
+    data: bytes
     launch: Launch
-    text: str
-    deepspeed: str | None
-    findings: tuple[str, ...]
+    verdict: Verdict
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def disagreement(self) -> Kind | None:
+        """None where they agree. What this machine alone refuses, the linter need not know."""
+        claims = certain(self.diagnostics, When.LOAD)
+        if any(item.code == RULE_FAILED for item in self.diagnostics):
+            return "rule failed"
+        if self.verdict.error is not None and not claims:
+            return None if why_only_here(self.verdict.error) else "missed"
+        return "false alarm" if claims and self.verdict.error is None else None
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """What two disagreements with the same cause have in common: DeepSpeed's words, or the codes that are wrong."""
+        if self.disagreement == "missed":
+            words = re.sub(r"'[^']*'|[-\d.]+", "_", self.verdict.error or "")
+            return ("missed", words[:80])
+        return (str(self.disagreement), *sorted({item.code for item in certain(self.diagnostics, When.LOAD)}))
 
     def __str__(self) -> str:
         lines = [
-            f"{self.kind}: for {describe(self.launch)}",
-            f"  DeepSpeed: {self.deepspeed or 'accepts it'}",
-            *(f"  lint: {finding}" for finding in self.findings or ("no finding",)),
-            *(f"  | {line}" for line in self.text.splitlines()),
+            f"{self.disagreement or 'agreed'}: for {describe(self.launch)}",
+            f"  DeepSpeed: {self.verdict.error or 'loads it'}",
+            *(f"  lint: {describe_diagnostic(item)}" for item in self.diagnostics),
+            *(f"  | {line}" for line in self.data.decode("utf-8", "backslashreplace").splitlines()),
         ]
         return "\n".join(lines)
 
 
-def load_disagreement(text: str | bytes, launch: Launch, folder: Path) -> Disagreement | None:
-    """Whether DeepSpeed refuses to load a config exactly where the linter says so. `folder` holds the file meanwhile."""
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+def compare_at_load(data: bytes, launch: Launch, folder: Path) -> Comparison:
+    """What both say about a config file with these bytes; `folder` holds the file meanwhile."""
     path = folder / "ds_config.json"
     path.write_bytes(data)
-    diagnostics = lint_bytes(data, launch)
-    return judge_load(diagnostics, load_file(path, launch), launch, data)
-
-
-def judge_load(
-    diagnostics: list[Diagnostic], verdict: Verdict, launch: Launch, data: bytes
-) -> Disagreement | None:
-    errors = certain(diagnostics, When.LOAD)
-    kind: Literal["missed", "false alarm", "rule failed"]
-    if any(item.code == RULE_FAILED for item in diagnostics):
-        kind = "rule failed"
-    elif verdict.refused and not errors:
-        if why_only_here(verdict.error or "", "cpu") is not None and launch.accelerator != "cpu":
-            return None
-        kind = "missed"
-    elif errors and not verdict.refused:
-        kind = "false alarm"
-    else:
-        return None
-    return Disagreement(
-        kind=kind,
-        launch=launch,
-        text=data.decode("utf-8", "backslashreplace"),
-        deepspeed=verdict.error,
-        findings=tuple(short(item) for item in diagnostics),
+    return Comparison(
+        data=data, launch=launch, verdict=load_file(path, launch), diagnostics=lint_bytes(data, launch, path.name)
     )
 
 
-def lint_bytes(data: bytes, launch: Launch, *, filename: str = "ds_config.json") -> list[Diagnostic]:
-    return lint_document(read_bytes(data, filename=filename), launches=[launch])
+def lint_bytes(data: bytes, launch: Launch, filename: str = "ds_config.json") -> tuple[Diagnostic, ...]:
+    return tuple(lint_document(read_bytes(data, filename=filename), launches=[launch]))
 
 
 def certain(diagnostics: Iterable[Diagnostic], *whens: When) -> list[Diagnostic]:
     """The errors that claim a refusal at one of these points."""
     return [item for item in diagnostics if item.severity is Severity.ERROR and item.when in whens]
-
-
-def short(item: Diagnostic) -> str:
-    return f"{item.code} {item.severity.value} ({item.when.value}) {item.message}"
 
 
 def describe(launch: Launch) -> str:
@@ -98,3 +90,8 @@ def describe(launch: Launch) -> str:
     if launch.client_optimizer is not None:
         parts.append("the script's own optimizer" if launch.client_optimizer else "no optimizer of the script's own")
     return ", ".join(parts)
+
+
+def describe_diagnostic(item: Diagnostic) -> str:
+    """`"DSA101 error (load) train_batch_size 100 is not ..."`."""
+    return f"{item.code} {item.severity.value} ({item.when.value}) {item.message}"

@@ -314,7 +314,7 @@ def _auto(random: Random, values: Values) -> None:
 def _batch_that_nearly_fits(random: Random, values: Values) -> None:
     key = random.choice((GLOBAL_BATCH, MICRO_BATCH, ACCUMULATION))
     held = values.get(key)
-    number = held if isinstance(held, int) and not isinstance(held, bool) else 1
+    number = held if type(held) is int and abs(held) < 2**53 else 1
     values[key] = random.choice((number + 1, number - 1, number * 2, number // 2, number + 0.5, number * 3, -number, 7))
 
 

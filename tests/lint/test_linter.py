@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_accum.config.launch import Launch
+from ds_accum.errors import LayoutError
 from ds_accum.lint import Severity, lint_file, lint_text
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding
@@ -99,6 +100,11 @@ def test_the_syntax_follows_the_files_extension(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         lint_file(tmp_path / "none.json")
+
+
+def test_a_launch_that_can_not_be_is_refused_before_any_rule_is_asked() -> None:
+    with pytest.raises(LayoutError, match="world 12 is not a multiple of tensor 8"):
+        lint_text(MISMATCH, launches=[Launch(world_size=12, tensor_parallel_size=8)])
 
 
 def test_a_framework_told_by_the_file_counts_for_the_rules_about_the_text_too() -> None:

@@ -1,0 +1,123 @@
+"""The linter and DeepSpeed say the same about configs that nobody wrote, thousands of new ones in every run.
+
+DS_ACCUM_GENERATED is how many (5,000), DS_ACCUM_SEED the first seed (taken from the clock). A seed that fails is reported
+with the smallest config that still fails; README.md says how to look at it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compare_generated import compare
+from ds_accum.config.launch import Launch
+from ds_accum.config.schema import newest_version, schema_for
+from generated import Case, generate, generate_with
+from reduction import reduce
+
+COUNT = int(os.environ.get("DS_ACCUM_GENERATED", "5000"))
+FIRST_SEED = int(os.environ.get("DS_ACCUM_SEED", str(int(time.time()) * 1000)))
+PROCESSES = os.cpu_count() or 1
+FOLDER = Path(__file__).parent
+
+
+def compare_seeds(first: int, count: int) -> list[dict[str, Any]]:
+    """What `compare_generated.py` prints about a range of seeds, shared out among the CPUs."""
+    share = -(-count // PROCESSES)
+    workers = [
+        subprocess.Popen(
+            [sys.executable, FOLDER / "compare_generated.py", str(start), str(min(share, first + count - start))],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for start in range(first, first + count, share)
+    ]
+    lines: list[dict[str, Any]] = []
+    for worker in workers:
+        printed, errors = worker.communicate(timeout=3600)
+        assert worker.returncode == 0, errors
+        lines += [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return lines
+
+
+def test_the_linter_and_deepspeed_agree_about_loading_thousands_of_generated_configs() -> None:
+    print(f"{COUNT} configs from seed {FIRST_SEED} on")
+    lines = compare_seeds(FIRST_SEED, COUNT)
+    found = [f"seed {line['seed']}: {line['report']}" for line in lines if "seed" in line]
+    assert not found, f"{len(found)} disagreements from seed {FIRST_SEED} on\n\n" + "\n\n".join(found[:20])
+    tallies = [line for line in lines if "compared" in line]
+    assert sum(line["compared"] for line in tallies) == COUNT
+    # Configs that are all refused, or all loaded, would prove little.
+    assert 0.2 < sum(line["refused"] for line in tallies) / COUNT < 0.8
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random=st.randoms(use_true_random=False))
+def test_hypothesis_finds_no_disagreement_either(random: Random, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    comparison = compare(generate_with(random), folder)
+    assert comparison.disagreement is None, str(comparison)
+
+
+# ------------------------------------------------------------------------------------------- the generator and reducer
+
+
+def test_a_seed_always_gives_the_same_config() -> None:
+    assert [generate(seed) for seed in range(50)] == [generate(seed) for seed in range(50)]
+
+
+def test_the_generator_reaches_every_block_and_every_key() -> None:
+    written: set[tuple[str, ...]] = set()
+    for seed in range(10_000):
+        try:
+            written.update(paths(hjson.loads(generate(seed).text, object_pairs_hook=dict)))
+        except ValueError:
+            continue
+    known = {
+        (*block.path, key)
+        for block in schema_for(newest_version()).blocks.values()
+        for key in block.keys
+    }
+    assert known - written == set()
+
+
+def paths(value: Any, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every key of a config."""
+    for key, held in value.items() if isinstance(value, dict) else ():
+        yield (*parent, key)
+        yield from paths(held, (*parent, key))
+
+
+def test_a_blind_linter_is_caught_and_the_config_is_reduced_to_its_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import agreement
+
+    case = Case(
+        text='{"train_batch_size": 8, "steps_per_print": 10, "zero_optimization": {"stage": 7, "overlap_comm": true}}',
+        launch=Launch(world_size=8, tensor_parallel_size=2, framework="raw"),
+    )
+    assert compare(case, tmp_path).disagreement is None
+    monkeypatch.setattr(agreement, "lint_bytes", lambda data, launch, filename: ())
+
+    def fails(text: str, launch: Launch) -> bool:
+        found = compare(Case(text=text, launch=launch), tmp_path)
+        return found.disagreement == "missed" and "stage" in (found.verdict.error or "")
+
+    text, launch = reduce(case.text, case.launch, fails)
+    assert json.loads(text) == {"zero_optimization": {"stage": 7}}
+    assert launch == Launch(world_size=1, framework="raw")
