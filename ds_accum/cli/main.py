@@ -83,9 +83,10 @@ def _exit_code_of(run: Callable[[], Any]) -> int:
     """What a command returns; an error is said in one sentence first."""
     try:
         return run() or 0
-    except click.UsageError as error:
+    except click.ClickException as error:
         message = error.format_message().rstrip(".")
-        command = error.ctx.command_path if error.ctx is not None else "ds-accum"
+        context = getattr(error, "ctx", None)
+        command = "ds-accum" if context is None else context.command_path
         print_error(message[:1].lower() + message[1:], help_=f"`{command} --help` says what there is")
         return FAILED
     except click.Abort:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COLORS", "print_error", "terminal_for", "wants_color"]
 
-
 COLORS = ("auto", "always", "never")
 
 

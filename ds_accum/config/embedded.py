@@ -125,7 +125,9 @@ def looks_like_deepspeed(document: Document) -> bool:
     values = document.value
     if not isinstance(values, dict):
         return False
-    return _is_accelerate(values) or bool(_TELLING_KEYS & values.keys())
+    if _is_accelerate(values) or _TELLING_KEYS & values.keys():
+        return True
+    return _is_gpt_neox(values) and bool(_TELLING_KEYS & {str(key).replace("-", "_") for key in values})
 
 
 def may_hold_deepspeed(data: bytes) -> bool:
@@ -151,7 +153,9 @@ _TELLING_KEYS = frozenset(
         "steps_per_print",
     }
 )
-_TELLING_BYTES = tuple(key.encode() for key in sorted({*_TELLING_KEYS, "deepspeed_config"}))
+_TELLING_BYTES = tuple(
+    word.encode() for key in sorted({*_TELLING_KEYS, "deepspeed_config"}) for word in {key, key.replace("_", "-")}
+)
 
 
 def _filled_in(values: Mapping[str, Any]) -> Iterator[Path]:

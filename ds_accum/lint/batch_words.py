@@ -56,7 +56,8 @@ def legal_values(context: LintContext, imbalance: Imbalance) -> str:
     data_parallel = context.batch.data_parallel
     if "data_parallel_size" in legal and data_parallel.size is not None and data_parallel.divisor_key is None:
         ranks = context.launch.model_parallel_size
-        changes.append(f"launch {_either(size * ranks for size in legal['data_parallel_size'].values)} ranks")
+        worlds = [size * ranks for size in legal["data_parallel_size"].values]
+        changes.append(f"launch {_either(worlds)} {'rank' if worlds == [1] else 'ranks'}")
     return ", or ".join(changes) or "change the batch sizes"
 
 

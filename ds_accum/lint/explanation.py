@@ -65,9 +65,10 @@ def explain(rule: Rule, terminal: Terminal) -> Iterator[str]:
     for kind, examples in (("bad", rule.bad), ("good", rule.good)):
         for number, example in enumerate(examples, start=1):
             yield ""
-            of = f" {number} of {len(examples)}" if len(examples) > 1 else ""
-            options = " ".join(["ds-accum lint ds_config.json", *_options(example.launch)])
-            yield f"{terminal.paint(f'{kind}{of}:', 'bold')} {options}"
+            of = f", {number} of {len(examples)}" if len(examples) > 1 else ""
+            yield terminal.paint(kind + of, "bold")
+            command = " ".join(["$ ds-accum lint ds_config.json", *_options(example.launch)])
+            yield from _indented(wrapped(command, terminal.width - 2))
             yield from _indented(_config(example.config, terminal))
             if kind == "bad":
                 yield ""

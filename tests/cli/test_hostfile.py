@@ -47,7 +47,7 @@ def test_a_host_file_without_slots_is_refused() -> None:
 
 
 def test_a_missing_hostfile_is_an_error_not_one_machine(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't read hostfile .*hosts: no such file or directory"):
+    with pytest.raises(UsageError, match=r"can't read hostfile .*hosts: no such file or directory"):
         read_hostfile(tmp_path / "hosts")
 
 

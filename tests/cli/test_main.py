@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,6 +149,31 @@ def test_an_interrupt_ends_the_command_quietly(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors.strip()) == (130, "", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+def test_a_terminal_gets_colour_and_its_own_width(mismatch: Path) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    variables = {
+        name: value for name, value in environment(TERM="xterm").items() if name not in ("COLUMNS", "NO_COLOR")
+    }
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    finished = subprocess.run(
+        command("lint", mismatch, "--world-size", "8"), stdout=theirs, env=variables, timeout=60, check=False
+    )
+    os.close(theirs)
+    # What was written fits into the terminal's buffer; reading on would wait for more.
+    output = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert finished.returncode == 1
+    assert "\x1b[1;31merror[DSA101]\x1b[0m" in output
+    widths = [len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in output.splitlines()]
+    assert 50 < max(widths) <= 60
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

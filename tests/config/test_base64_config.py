@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 
+import hjson
 import pytest
 
 from ds_accum.config.base64_config import read_base64
+from ds_accum.config.document import read_text
 
 
 def encode(text: str) -> str:
@@ -29,10 +31,12 @@ def test_an_object_is_read(text: str, value: dict[str, object]) -> None:
     assert (document.text, document.value) == (text, value)
 
 
-def test_line_ends_are_kept_as_they_are() -> None:
-    # DeepSpeed decodes the text and does not read it as a file, which would make one \n of each.
-    document = read_base64(encode("{a: '''\r\n  x\r\n  y\r\n  '''}"))
-    assert document is not None and "\r" in document.value["a"]
+def test_line_ends_stand_as_they_are() -> None:
+    # DeepSpeed decodes the text and does not open it as a file, which would make a \n of each \r.
+    text = "{a: '''\n  x\r  y\n  '''}"
+    document = read_base64(encode(text))
+    assert document is not None
+    assert document.value == dict(hjson.loads(text)) != read_text(text).value
 
 
 def test_an_object_with_a_mistake_is_still_meant_as_one() -> None:

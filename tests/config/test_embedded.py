@@ -111,6 +111,7 @@ def test_a_folders_files_are_picked_by_what_they_hold() -> None:
         '{"train_batch_size": 8}': True,
         '{"zero_optimization": {"stage": 2}}': True,
         ACCELERATE: True,
+        "num-layers: 12\ntrain-micro-batch-size-per-gpu: 4\n": True,
         '{"name": "package", "version": "1.0"}': False,
         '{"optimizer": "adam"}': False,
         "[]": False,

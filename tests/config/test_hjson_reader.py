@@ -25,7 +25,7 @@ from tests.config.texts import (
     walk,
 )
 
-PLENTY = settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+PLENTY = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 def as_opened(text: str) -> str:

@@ -24,7 +24,7 @@ from tests.config.texts import (
     walk,
 )
 
-PLENTY = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+PLENTY = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 def assert_reads_like_json(text: str) -> None:

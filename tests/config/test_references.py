@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_accum.config.document import read_text
-from ds_accum.config.document import Syntax
+from ds_accum.config.document import Syntax, read_text
 from ds_accum.config.references import Reference, find_reference, project_root
 
 
@@ -80,7 +79,11 @@ def test_the_found_file_is_named_as_the_yaml_was(project: Path, monkeypatch: pyt
 
 
 def test_a_document_that_names_no_file_has_no_reference(project: Path) -> None:
-    for text in ("zero_optimization: {stage: 2}", "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}", "[]"):
+    for text in (
+        "zero_optimization: {stage: 2}",
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}",
+        "[]",
+    ):
         assert find_reference(read_text(text, syntax=Syntax.YAML), project / "a.yaml") is None
 
 

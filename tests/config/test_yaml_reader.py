@@ -26,7 +26,7 @@ from tests.config.texts import (
     walk,
 )
 
-PLENTY = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+PLENTY = settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 SCALARS = (
     *("1", "auto", '"q # x"', "'it''s'", "true", "null", "~", "", "1.5", "2001-01-01", "2001-01-01T10:00:00Z", "a b"),

@@ -214,7 +214,6 @@ def assert_in_bounds(document: Document) -> None:
             assert 0 <= span.start <= span.end <= size, problem
             assert document.position(span.start).line >= 1
     for path, value in walk(document.value):
-        span = document.value_span(path)
-        assert span is not None or path == (), path
-        if span is not None:
-            assert 0 <= span.start <= span.end <= size, (path, value)
+        place = document.value_span(path)
+        assert place is not None or path == (), path
+        assert place is None or 0 <= place.start <= place.end <= size, (path, value)

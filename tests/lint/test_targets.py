@@ -97,9 +97,7 @@ def test_a_folder_without_a_config_is_a_problem() -> None:
     write({"conf/package.json": OTHER, "conf/readme.md": ""})
     targets = find_targets(["conf"])
     assert targets.found == ()
-    assert problems(targets) == [
-        "there is no DeepSpeed config in conf: 1 .json, .hjson, .yaml, .yml file looked at"
-    ]
+    assert problems(targets) == ["there is no DeepSpeed config in conf: 1 .json, .hjson, .yaml, .yml file looked at"]
 
 
 def test_a_file_is_linted_once_however_often_it_is_named() -> None:
@@ -138,6 +136,14 @@ def test_what_may_not_be_read_is_a_problem_and_the_rest_is_linted() -> None:
         "can't read closed/ds.json: permission denied",
         "can't read closed: permission denied",
     ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that even root can't read")
+def test_a_file_that_fails_to_be_read_is_a_problem_and_the_rest_is_linted() -> None:
+    write({"ds.json": CONFIG})
+    targets = find_targets(["/proc/self/mem", "ds.json"])
+    assert names(targets) == ["ds.json"]
+    assert problems(targets) == ["can't read /proc/self/mem: input/output error"]
 
 
 def test_a_file_as_large_as_a_checkpoint_is_not_read_to_its_end() -> None:

@@ -55,10 +55,8 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:
             for line in diagnostic_lines(diagnostic, file.document, file.world_sizes, terminal):
                 yield f"{line}\n"
             yield "\n"
-    yield f"{summary(result, terminal)}\n"
-    note = _version_note(result)
-    if note is not None:
-        yield "\n".join(wrapped(f"note: {note}", terminal.width)) + "\n"
+    for line in (*summary(result, terminal), *_version_note(result, terminal)):
+        yield f"{line}\n"
 
 
 def diagnostic_lines(
@@ -88,18 +86,20 @@ def diagnostic_lines(
             yield f"{gutter}{' ' * len(sign)}{line}"
 
 
-def summary(result: LintResult, terminal: Terminal) -> str:
-    """What was found, in how many files, and for which DeepSpeed and world sizes: one line."""
+def summary(result: LintResult, terminal: Terminal) -> Iterator[str]:
+    """What was found, in how many files, and for which DeepSpeed and world sizes."""
     counts = {severity: result.count(severity) for severity in Severity}
-    found = ", ".join(
-        terminal.paint_as(severity, _counted(count, severity.value)) for severity, count in counts.items() if count
-    )
-    if not found:
-        found = terminal.paint("nothing found", "bold", "green")
+    found = {severity: _counted(count, severity.value) for severity, count in counts.items() if count}
     version = f"DeepSpeed {format_version(result.version)} ({result.version_source})"
     sizes = result.world_sizes
     worlds = f" at world size{'s' if len(sizes) > 1 else ''} {_ranges(sizes)}" if sizes else ", world size not given"
-    return f"{found} in {_counted(len(result.files), 'file')}, for {version}{worlds}"
+    said = ", ".join(found.values()) or "nothing found"
+    first, *rest = wrapped(f"{said} in {_counted(len(result.files), 'file')}, for {version}{worlds}", terminal.width)
+    # Only what is laid out already can be painted: the escapes would count as columns.
+    for severity, count in found.items():
+        first = first.replace(count, terminal.paint_as(severity, count), 1)
+    yield first if found else first.replace(said, terminal.paint(said, "bold", "green"), 1)
+    yield from rest
 
 
 def _remarks(diagnostic: Diagnostic, world_sizes: tuple[int, ...]) -> Iterator[tuple[str, str]]:
@@ -116,15 +116,18 @@ def _remarks(diagnostic: Diagnostic, world_sizes: tuple[int, ...]) -> Iterator[t
         yield "note", _UNSURE[diagnostic.when]
 
 
-def _version_note(result: LintResult) -> str | None:
+def _version_note(result: LintResult, terminal: Terminal) -> Iterator[str]:
     """That the release is none of those that the rules were made from."""
     newest = newest_version()
-    asked = f"DeepSpeed {format_version(result.version)}"
     if result.version > newest:
-        return f"{asked} is newer than the newest release known here; it is judged like {format_version(newest)}"
-    if result.version < newest and result.version < (oldest := known_versions()[0]):
-        return f"{asked} is older than the oldest release known here; it is judged like {format_version(oldest)}"
-    return None
+        age, known = "newer than the newest", newest
+    elif result.version < newest and result.version < known_versions()[0]:
+        age, known = "older than the oldest", known_versions()[0]
+    else:
+        return
+    asked = f"DeepSpeed {format_version(result.version)}"
+    note = f"note: {asked} is {age} release known here; it is judged like {format_version(known)}"
+    yield from wrapped(note, terminal.width)
 
 
 def _counted(count: int, noun: str) -> str:

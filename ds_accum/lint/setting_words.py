@@ -1,0 +1,39 @@
+"""A setting as a message names it: with the value that DeepSpeed takes, and where that comes from.
+
+    gradient_clipping 1.0 (the default)          ZeRO stage 2 (line 4)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ds_accum.lint.context import LintContext
+from ds_accum.lint.wording import shown
+
+IF_THE_SCRIPT_PASSES_ONE = "if the script passes an optimizer"
+"""The unknown input of what only fails once DeepSpeed gets an optimizer, where the config names none."""
+
+UNLESS_THE_SCRIPT_PASSES_ONE = "unless the script passes its own optimizer"
+"""The unknown input of what only fails for the optimizer that the config names."""
+
+
+def origin(context: LintContext, *path: str) -> str:
+    """Where the value of a setting comes from: "line 4", "the default"."""
+    held: Any = context.values
+    for part in path:
+        if not isinstance(held, dict):
+            break  # `"zero_optimization": true` sets the stage as well
+        if part not in held:
+            return "the default"
+        held = held[part]
+    return context.line(*path)
+
+
+def setting(context: LintContext, value: Any, *path: str) -> str:
+    """A setting by the name of its key: `overlap_comm true (line 5)`."""
+    return f"{path[-1]} {shown(value)} ({origin(context, *path)})"
+
+
+def zero_stage(context: LintContext) -> str:
+    """`ZeRO stage 2 (line 4)`."""
+    return f"ZeRO stage {context.config.zero_stage} ({origin(context, 'zero_optimization', 'stage')})"
