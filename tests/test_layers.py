@@ -39,7 +39,7 @@ MAY_NAME: dict[str, frozenset[str]] = {
 MAY_REQUIRE: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "batch": frozenset(),
-    "config": frozenset({"pydantic", "pydantic_core", "hjson", "yaml"}),
+    "config": frozenset({"pydantic", "pydantic_core", "yaml"}),
     "lint": frozenset(),
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),

@@ -140,7 +140,7 @@ def overlaps_communication(config: DeepSpeedConfig) -> bool | None:
 
 
 def has_optimizer(config: DeepSpeedConfig, launch: Launch) -> bool | None:
-    """Whether DeepSpeed gets an optimizer: one that the config names, or the script's own; None where that is unknown."""
+    """Whether DeepSpeed gets an optimizer, one that the config names or the script's own; None: that is unknown."""
     if config.block("optimizer").get("type"):
         return True
     return launch.client_optimizer

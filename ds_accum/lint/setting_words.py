@@ -1,6 +1,8 @@
 """A setting as a message names it: with the value that DeepSpeed takes, and where that comes from.
 
     gradient_clipping 1.0 (the default)          ZeRO stage 2 (line 4)
+
+Two settings that clash are both named so, and the reader sees which line to change, or which default to override.
 """
 
 from __future__ import annotations

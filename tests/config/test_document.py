@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds_accum.config.document import Limits, Position, ProblemKind, Span, Syntax, read_bytes, read_text
+from ds_accum.config.document import Document, Limits, Position, ProblemKind, Span, Syntax, read_bytes, read_text
 from tests.config.texts import TOKENS, YAML_TOKENS, assert_in_bounds, base_texts, mutated
 
 CONFIG = '{\n  "optimizer": {"params": {"betas": [0.9, 0.95]}}\n}\n'
@@ -211,22 +212,38 @@ def hostile_bytes(random: Random, texts: list[str]) -> bytes:
     return bytes(data)
 
 
+def is_quick(read: Callable[[], Document], *, seconds: float = 1) -> bool:
+    """Whether it takes less processor time than that, at the third try at the latest, as a machine can be busy."""
+    for _ in range(3):
+        started = time.process_time()
+        read()
+        if time.process_time() - started < seconds:
+            return True
+    return False
+
+
 class TestHostileInput:
+    def test_the_look_at_the_clock_would_see_a_slow_reader(self) -> None:
+        def slow_reader() -> Document:
+            until = time.process_time() + 0.1
+            while time.process_time() < until:
+                pass
+            return read_text("")
+
+        assert not is_quick(slow_reader, seconds=0.1)
+
     def test_whatever_the_bytes_a_document_comes_back_at_once(self, repository: Path) -> None:
         random = Random(4)
         texts = base_texts(repository, (".json", ".yaml"))
         for _ in range(3000):
-            data = hostile_bytes(random, texts)
-            started = time.process_time()
-            document = read_bytes(data, filename="a.json", syntax=random.choice(list(Syntax)))
-            assert time.process_time() - started < 1, data
-            assert_in_bounds(document)
+            data, syntax = hostile_bytes(random, texts), random.choice(list(Syntax))
+            assert_in_bounds(read_bytes(data, filename="a.json", syntax=syntax))
+            assert is_quick(lambda: read_bytes(data, filename="a.json", syntax=syntax)), data  # noqa: B023
 
     @pytest.mark.parametrize(("syntax", "size"), [(Syntax.HJSON, 50_000), (Syntax.JSON, 50_000), (Syntax.YAML, 5_000)])
     @pytest.mark.parametrize("piece", PIECES)
     def test_a_long_text_of_one_piece_is_read_within_a_second(self, piece: str, syntax: Syntax, size: int) -> None:
         for start in ("", "{", "[", "{a: ", '"'):
             text = start + piece * (size // len(piece))
-            started = time.process_time()
             assert_in_bounds(read_text(text, syntax=syntax))
-            assert time.process_time() - started < 1, text[:20]
+            assert is_quick(lambda: read_text(text, syntax=syntax)), text[:20]  # noqa: B023

@@ -11,6 +11,7 @@ with those of `Outcome`. What the ranks print goes to files in FOLDER.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -21,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
-os.environ.setdefault("LOCAL_SIZE", "1")
+# One thread each: the ranks share the CPUs, and a process with threads must not be forked.
+os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TORCHINDUCTOR_COMPILE_THREADS="1")
 
 WIDTH = 8
 # More micro-batches than these are not run: the last of them is made the boundary.
@@ -75,7 +76,15 @@ def _import_everything(wanted: str) -> None:
     torch.set_num_threads(1)
     # DeepSpeed asks whether oneDNN has fp16 kernels for this CPU; torch computes in fp16 on every CPU, only slowly.
     get_accelerator().is_fp16_supported = lambda: True
-    deepspeed.zero  # noqa: B018 - imported lazily
+    # DeepSpeed imports these when it first builds an engine, and with Muon half of torch: seconds for every rank.
+    for module in (
+        "torch._dynamo",
+        "deepspeed.runtime.zero.muon.muon_optimizer",
+        "deepspeed.module_inject.auto_ep_config",
+        "deepspeed.runtime.pipe.engine",
+    ):
+        importlib.import_module(module)
+    _ = deepspeed.ops.__compatible_ops__  # asks the compiler, once
     for builder, name in (
         (ShareMemCommBuilder, ""),
         (FusedAdamBuilder, ""),

@@ -1,8 +1,8 @@
 """Parameters or optimizer states are to be kept on NVMe, and the config does not say where.
 
-ZeRO-3 needs a folder for its swap files. The config loads without one; the engine then fails when it builds the swapper,
-for parameters with an assertion, for optimizer states with a `TypeError` about paths that names no key. Below stage 3
-nothing goes to NVMe, whatever the config says.
+ZeRO-3 needs a folder for its swap files. The config loads without one; the engine then fails when it builds the
+swapper, for parameters with an assertion, for optimizer states with a `TypeError` about paths that names no key. Below
+stage 3 nothing goes to NVMe, whatever the config says.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 RULE = Rule(
     code="DSA208",
     name="nvme-without-path",
-    summary="ZeRO-3 is to offload to NVMe without a path",
+    summary="an offload of ZeRO-3 to NVMe has no path",
     rationale=__doc__,
     when=When.START,
     check=check,

@@ -21,14 +21,14 @@ BAD = (
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "gradient_predivide_factor": 4.0,
+  "gradient_predivide_factor": 4,
   "zero_optimization": {"stage": 2}
 }
 """,
         reports=(
             Report(
                 at="gradient_predivide_factor",
-                message="gradient_predivide_factor 4.0 is not supported with reduce_scatter true (the default) at"
+                message="gradient_predivide_factor 4 is not supported with reduce_scatter true (the default) at"
                 " ZeRO stage 2 (line 5)",
             ),
         ),
@@ -40,7 +40,7 @@ GOOD = (
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "gradient_predivide_factor": 4.0,
+  "gradient_predivide_factor": 4,
   "zero_optimization": {"stage": 2, "reduce_scatter": false}
 }
 """
@@ -59,7 +59,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     scattering = setting(context, True, "zero_optimization", "reduce_scatter")
     yield Finding(
         at=("gradient_predivide_factor",),
-        message=f"gradient_predivide_factor {shown(factor)} is not supported with {scattering} at {zero_stage(context)}",
+        message=f"gradient_predivide_factor {shown(factor)} is not supported with {scattering} at"
+        f" {zero_stage(context)}",
         help='leave it out, or set "reduce_scatter": false in zero_optimization',
         # Without an optimizer ZeRO-2 refuses to start for that reason, ZeRO-3 starts.
         depends_on=IF_THE_SCRIPT_PASSES_ONE if config.zero_stage == 3 and optimizer is None else None,

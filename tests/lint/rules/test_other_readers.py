@@ -1,0 +1,49 @@
+"""The proof of the rules that are about another reader of the file than DeepSpeed: that reader refuses it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ds_accum.config.block import read_block
+from ds_accum.config.document import read_text
+from ds_accum.config.model import DeepSpeedConfig
+from ds_accum.config.schema import newest_version
+from ds_accum.config.support import engine_refusals
+from ds_accum.lint.diagnostic import Proof
+from ds_accum.lint.rules import BY_CODE, RULES
+
+PROVEN_HERE = ("DSA250", "DSA251", "DSA801")
+
+
+def test_every_rule_about_another_reader_is_proven_here() -> None:
+    assert sorted(rule.code for rule in RULES if rule.proof is Proof.OTHER_READER) == list(PROVEN_HERE)
+
+
+def test_python_refuses_what_is_said_to_be_no_strict_json_and_reads_the_rest() -> None:
+    rule = BY_CODE["DSA801"]
+    for example in rule.bad:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(example.config)
+    for example in rule.good:
+        if example.launch.framework == "huggingface":
+            json.loads(example.config)
+
+
+def test_the_engines_table_refuses_every_bad_example_and_no_good_one() -> None:
+    rule = BY_CODE["DSA250"]
+    for examples, refused in ((rule.bad, True), (rule.good, False)):
+        for example in examples:
+            values = read_text(example.config).value
+            if refused or "ds_accum" in values:
+                config = DeepSpeedConfig.read(values, version=newest_version())
+                assert bool(list(engine_refusals(config))) is refused
+
+
+def test_the_engines_model_refuses_a_bad_block_and_reads_a_good_one() -> None:
+    rule = BY_CODE["DSA251"]
+    for example in rule.bad:
+        assert read_block(read_text(example.config).value["ds_accum"])[1]
+    for example in rule.good:
+        assert read_block(read_text(example.config).value["ds_accum"])[1] == []
