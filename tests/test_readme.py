@@ -43,7 +43,7 @@ def output_of(arguments: str, folder: Path, lines: str | None) -> str:
     assert not done.stderr
     # Which release is judged for depends on what is installed beside ds-accum.
     output = re.sub(r"DeepSpeed \d\S* \((installed|newest known)\)", "DeepSpeed 0.19.8 (installed)", done.stdout)
-    return "".join(output.splitlines(keepends=True)[: int(lines)] + ["...\n"]) if lines else output
+    return "".join([*output.splitlines(keepends=True)[: int(lines)], "...\n"]) if lines else output
 
 
 COMMANDS = [pytest.param(match, id=match["arguments"]) for match in RUN.finditer(README.read_text("utf-8"))]

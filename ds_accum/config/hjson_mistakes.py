@@ -197,6 +197,8 @@ class Mistakes:
             self.never_closed()
         if key is None and character == "}" and self._open_around(dict):
             return self._close_up_to(dict, start)
+        if key is None and character == ":" and (member := self._member_taken_for_an_item()) is not None:
+            return self._close_before(member)
         expected = self._expected("a value") if key is None else f"a value for the key {quoted(key)}"
         found = f"'{character}'" if character else "the end of the text"
         remedy = None
@@ -206,6 +208,23 @@ class Mistakes:
         if key is None or character == ":":
             return self.resume(start + 1)
         return self.separate(start) if character == "," else self.resume(start)
+
+    def _member_taken_for_an_item(self) -> Node | None:
+        """The last item of a list, if it is a string and can be a key of the object around the list."""
+        if len(self.stack) < 2 or type(self.stack[-2].value) is not dict:
+            return None
+        items, nodes = self.stack[-1].value, self.stack[-1].children
+        return nodes[-1] if items and type(items[-1]) is str else None
+
+    def _close_before(self, member: Node) -> int:
+        """End the list, which lacks its bracket, before what turned out to be a key: nothing but that is wrong."""
+        items, nodes, opened, *_ = self.stack[-1]
+        key = items.pop()
+        nodes.pop()
+        message = f"expected ']' to close the '[' of line {self.line(opened)}, found the key {quoted(key)}"
+        self.mistake(message, member[2], member[3], related=(opened, opened + 1))
+        self.close(nodes[-1][3] if nodes else opened + 1)
+        return self.resume(member[2])
 
     def _value_without_key(self, start: int) -> int:
         placeholder = self._placeholder(start)

@@ -97,7 +97,7 @@ def run_trials(trials: Iterable[Trial], *, timeout: float = 1800.0) -> dict[str,
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if finished.returncode:
-        raise RuntimeError(f"the worker exited with {finished.returncode}:\n{finished.stdout}\n{finished.stderr}")
+        raise RuntimeError(f"the worker exited with {finished.returncode}:\n{finished.stderr[-4000:]}")
     results = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     return {result["name"]: _outcome(result) for result in results}
 
