@@ -242,7 +242,7 @@ MISTAKES = [
     (
         '{"a": [[1]: 1]}',
         ":",
-        "expected a value or ']' after item 1, found ':'",
+        "expected a value or ']' after item 0, found ':'",
         "'[' of line 1",
         {"a": [[1], 1]},
     ),

@@ -198,6 +198,34 @@ def _surroundings(context: LintContext, zenflow: BlockReading) -> Iterator[Findi
             f" {zero_stage(context)}",
             help="remove it",
         )
+    elif not zenflow["overlap_step"]:
+        yield from _other_optimizer(context)
+
+
+def _other_optimizer(context: LintContext) -> Iterator[Finding]:
+    """ZenFlow hands its own optimizer an argument that no other takes (zenflow_stage_1_and_2.py)."""
+    other = _not_cpu_adam(context)
+    if other is None or context.builds_optimizer_from_config is False:
+        return
+    yield Finding(
+        at=_ZENFLOW,
+        on_key=True,
+        when=When.FIRST_STEP,
+        message=f"ZenFlow at {zero_stage(context)} takes Adam or AdamW, but the config names {other}",
+        help="use AdamW, or remove the block",
+        depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+    )
+
+
+def _not_cpu_adam(context: LintContext) -> str | None:
+    """What the config names in the place of an Adam of DeepSpeed's; None if that is what it names, or nothing."""
+    optimizer = context.block("optimizer")
+    name, params = optimizer.get("type"), optimizer.get("params")
+    if isinstance(name, str) and name.lower() not in ("adam", "adamw"):
+        return setting(context, name, "optimizer", "type")
+    if isinstance(params, Mapping) and params.get("torch_adam"):
+        return setting(context, params["torch_adam"], "optimizer", "params", "torch_adam")
+    return None
 
 
 def _partial_offload(context: LintContext) -> Iterator[Finding]:
@@ -207,16 +235,9 @@ def _partial_offload(context: LintContext) -> Iterator[Finding]:
     ratio, device = offload.get("ratio"), offload.get("device")
     if config.zero_stage != 3 or ratio in (None, 1) or device not in ("cpu", "nvme"):
         return
-    name = config.block("optimizer").get("type")
-    if not isinstance(name, str) or support.builds_cpu_adam(config) or context.builds_optimizer_from_config is False:
+    if support.builds_cpu_adam(config) or context.builds_optimizer_from_config is False:
         return
-    params = config.block("optimizer").get("params")
-    if name.lower() not in ("adam", "adamw"):
-        other = setting(context, name, "optimizer", "type")
-    elif isinstance(params, Mapping) and params.get("torch_adam"):
-        other = setting(context, params["torch_adam"], "optimizer", "params", "torch_adam")
-    else:
-        other = f"zenflow ({context.line(*_ZENFLOW)})"
+    other = _not_cpu_adam(context) or f"zenflow ({context.line(*_ZENFLOW)})"
     yield Finding(
         at=(*offload.path, "ratio"),
         message=f"zero_optimization.offload_optimizer.ratio {shown(ratio)} takes DeepSpeedCPUAdam, but the config names"
