@@ -8,40 +8,111 @@ short on purpose: each entry is a refusal seen from DeepSpeed 0.19.8, with the p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A key by its path, and the values it may have, as DeepSpeed ends up with them: coerced, defaults filled in."""
+
+    path: tuple[str, ...]
+    values: tuple[str | int | bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorLimit:
-    """One setting that `accelerator` refuses.
+    """Settings that `accelerator` refuses together; the first of them is the one to change.
 
-    `path` is the setting, refused where it holds one of `values`. `refusal` is a part of DeepSpeed's own exception,
-    `source` where it is raised; `reason` says what the setting needs. `at_load` says that the config does not even load.
+    `refusal` is a part of DeepSpeed's own exception, raised `when` the config is loaded, the engine starts or the first
+    step is taken, in `source`. `reason` says what the setting needs. `certain` is false where it depends on the machine.
     """
 
     accelerator: str
-    path: tuple[str, ...]
-    values: tuple[str | bool, ...]
+    settings: tuple[Setting, ...]
     refusal: str
+    when: Literal["load", "start", "first step"]
     reason: str
     source: str
-    at_load: bool = False
+    certain: bool = True
 
+
+_NOT_COMPILED_FOR_CPU = "This op had not been implemented on CPU backend."
+_STAGE_3 = Setting(path=("zero_optimization", "stage"), values=(3,))
 
 ACCELERATOR_LIMITS: tuple[AcceleratorLimit, ...] = (
     AcceleratorLimit(
         accelerator="cpu",
-        path=("aio", "use_gds"),
-        values=(True,),
+        settings=(Setting(path=("aio", "use_gds"), values=(True,)),),
         refusal="GDS currently only supported for CUDA accelerator",
+        when="load",
         reason="GPUDirect Storage copies between NVMe and the memory of an NVIDIA GPU",
         source="runtime/swap_tensor/aio_config.py, get_aio_config",
-        at_load=True,
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("fp16", "enabled"), values=(True,)),),
+        refusal="Type fp16 is not supported on your device.",
+        when="start",
+        reason="few CPUs have the fp16 instructions that oneDNN asks for; bf16 runs on all of them",
+        source="runtime/engine.py, _do_sanity_check; accelerator/cpu_accelerator.py, is_fp16_supported",
+        certain=False,
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("optimizer", "type"), values=("lamb",)),),
+        refusal=_NOT_COMPILED_FOR_CPU,
+        when="start",
+        reason="FusedLamb is a CUDA kernel",
+        source="ops/lamb/fused_lamb.py",
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(
+            Setting(path=("optimizer", "type"), values=("lion",)),
+            Setting(path=("zero_optimization", "offload_optimizer", "device"), values=("none",)),
+        ),
+        refusal=_NOT_COMPILED_FOR_CPU,
+        when="start",
+        reason="FusedLion is a CUDA kernel; the CPU has DeepSpeedCPULion, which only offload_optimizer selects",
+        source="ops/lion/fused_lion.py",
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("zero_optimization", "zero_quantized_weights"), values=(True,)), _STAGE_3),
+        refusal=_NOT_COMPILED_FOR_CPU,
+        when="start",
+        reason="the quantizer is a CUDA kernel",
+        source="runtime/zero/partition_parameters.py, CUDAQuantizer",
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("zero_optimization", "zero_quantized_nontrainable_weights"), values=(True,)), _STAGE_3),
+        refusal=_NOT_COMPILED_FOR_CPU,
+        when="start",
+        reason="the quantizer is a CUDA kernel",
+        source="runtime/zero/partition_parameters.py, CUDAQuantizer",
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("zero_optimization", "offload_optimizer", "super_offload"), values=(True,)), _STAGE_3),
+        refusal="SuperOffload only supports NVIDIA CUDA GPUs",
+        when="start",
+        reason="SuperOffload is written for the link between an NVIDIA GPU and its CPU",
+        source="runtime/superoffload/superoffload_stage3.py",
+    ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("zero_optimization", "zenflow"), values=()), _STAGE_3),
+        refusal="Torch not compiled with CUDA enabled",
+        when="first step",
+        reason="ZenFlow's stage 3 waits for CUDA streams",
+        source="runtime/zenflow/engine_stage3.py",
     ),
 )
 
 
-def limit_behind(exception: str, *, accelerator: str) -> AcceleratorLimit | None:
-    """The limit of an accelerator that an exception of DeepSpeed's comes from, None if it has another cause."""
-    return next(
-        (limit for limit in ACCELERATOR_LIMITS if limit.accelerator == accelerator and limit.refusal in exception), None
+def limits_behind(exception: str, *, accelerator: str) -> tuple[AcceleratorLimit, ...]:
+    """The limits of an accelerator that an exception of DeepSpeed's may come from; none if it has another cause."""
+    return tuple(
+        limit for limit in ACCELERATOR_LIMITS if limit.accelerator == accelerator and limit.refusal in exception
     )

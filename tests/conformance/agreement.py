@@ -3,6 +3,7 @@
     comparison = compare_at_load(data, launch, folder)
     comparison.disagreement        # None, or "missed", "false alarm", "rule failed"
     print(comparison)              # who says what
+    disagreement_on_running(diagnostics, outcome)    # the same, about a start and a step with real ranks
 
 At load they must agree exactly: DeepSpeed refuses if and only if the linter has an error that says so. Nothing that is
 unknown to the linter has a say at that point.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from deepspeed_load import Verdict, load_file
+from deepspeed_start import Outcome
 from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
@@ -95,3 +97,27 @@ def describe(launch: Launch) -> str:
 def describe_diagnostic(item: Diagnostic) -> str:
     """`"DSA101 error (load) train_batch_size 100 is not ..."`."""
     return f"{item.code} {item.severity.value} ({item.when.value}) {item.message}"
+
+
+# --- beyond loading ---------------------------------------------------------------------------------------------------
+
+
+def disagreement_on_running(diagnostics: Iterable[Diagnostic], outcome: Outcome) -> Kind | None:
+    """Whether the errors of a config fit what became of starting DeepSpeed with it and taking a step.
+
+    Both must be about the same launch, with all known that the script passes. An error that claims a refusal at start is
+    false where DeepSpeed starts, one that claims a crash at the first step where it takes one; whatever DeepSpeed dies of
+    must be an error, claimed for that time or an earlier one.
+    """
+    diagnostics = list(diagnostics)
+    if any(item.code == RULE_FAILED for item in diagnostics):
+        return "rule failed"
+    at_start = certain(diagnostics, When.LOAD, When.START)
+    if outcome.refused_at_start:
+        return "missed" if not at_start and not why_only_here(outcome.error) else None
+    if at_start:
+        return "false alarm"
+    at_first_step = certain(diagnostics, When.FIRST_STEP)
+    if outcome.failed:
+        return "missed" if not at_first_step and not why_only_here(outcome.error) else None
+    return "false alarm" if at_first_step else None

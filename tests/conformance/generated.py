@@ -232,8 +232,8 @@ def _the_same_value_of_another_type(random: Random, values: Values) -> None:
     value = holder[key]
     if isinstance(value, bool):
         holder[key] = random.choice((str(value), str(value).lower(), int(value), float(value)))
-    elif isinstance(value, int | float):
-        holder[key] = random.choice((str(value), f" {value} ", float(value) if abs(value) < 1e300 else 0.5, value + 0.5))
+    elif isinstance(value, int | float) and abs(value) < 1e300:
+        holder[key] = random.choice((str(value), f" {value} ", float(value), value + 0.5))
     else:
         holder[key] = random.choice((json.dumps(value), [value], {"value": value}))
 

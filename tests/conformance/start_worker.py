@@ -161,7 +161,10 @@ def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
             RANK=str(rank),
             LOCAL_RANK=str(rank),
             WORLD_SIZE=str(trial["ranks"]),
+            # As DeepSpeed's own launcher sets them for one node.
             LOCAL_SIZE=str(trial["ranks"]),
+            CROSS_RANK="0",
+            CROSS_SIZE="1",
             # Looked for, but not used: the ranks meet in a file.
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT="29500",

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -26,39 +23,17 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.schema import newest_version, schema_for
 from generated import Case, generate, generate_with
 from reduction import reduce
+from workers import first_seed, run_seeds
 
 COUNT = int(os.environ.get("DS_ACCUM_GENERATED", "5000"))
-FIRST_SEED = int(os.environ.get("DS_ACCUM_SEED", str(int(time.time()) * 1000)))
-PROCESSES = os.cpu_count() or 1
-FOLDER = Path(__file__).parent
-
-
-def compare_seeds(first: int, count: int) -> list[dict[str, Any]]:
-    """What `compare_generated.py` prints about a range of seeds, shared out among the CPUs."""
-    share = -(-count // PROCESSES)
-    workers = [
-        subprocess.Popen(
-            [sys.executable, FOLDER / "compare_generated.py", str(start), str(min(share, first + count - start))],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for start in range(first, first + count, share)
-    ]
-    lines: list[dict[str, Any]] = []
-    for worker in workers:
-        printed, errors = worker.communicate(timeout=3600)
-        assert worker.returncode == 0, errors
-        lines += [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    return lines
 
 
 def test_the_linter_and_deepspeed_agree_about_loading_thousands_of_generated_configs() -> None:
-    print(f"{COUNT} configs from seed {FIRST_SEED} on")
-    lines = compare_seeds(FIRST_SEED, COUNT)
+    first = first_seed()
+    print(f"{COUNT} configs from seed {first} on")
+    lines = run_seeds("compare_generated.py", first, COUNT)
     found = [f"seed {line['seed']}: {line['report']}" for line in lines if "seed" in line]
-    assert not found, f"{len(found)} disagreements from seed {FIRST_SEED} on\n\n" + "\n\n".join(found[:20])
+    assert not found, f"{len(found)} disagreements from seed {first} on\n\n" + "\n\n".join(found[:20])
     tallies = [line for line in lines if "compared" in line]
     assert sum(line["compared"] for line in tallies) == COUNT
     # Configs that are all refused, or all loaded, would prove little.

@@ -6,15 +6,22 @@ that is all that the conformance tests excuse.
 
 from __future__ import annotations
 
-from ds_accum.config.accelerators import limit_behind
+from ds_accum.config.accelerators import limits_behind
 
 # Part of DeepSpeed's exception -> what is missing.
-NOT_INSTALLED: dict[str, str] = {}
+NOT_INSTALLED: dict[str, str] = {
+    "No module named 'tensorboard'": "the package tensorboard",
+    "No module named 'wandb'": "the package wandb",
+    "No module named 'comet_ml'": "the package comet_ml",
+    # DeepSpeed logs that mup has to be installed, and then uses the name that it could not import.
+    "cannot access local variable 'Mu": "the package mup",
+    "Please install DataStates": "the package datastates-llm",
+    "Unable to JIT load the async_io op": "the library libaio with its headers",
+}
 
 
 def why_only_here(error: str) -> str | None:
     """Why an exception would not be raised on a GPU machine with everything installed; None if it would."""
-    limit = limit_behind(error, accelerator="cpu")
-    if limit is not None:
-        return f"{'.'.join(limit.path)} needs another accelerator than a CPU: {limit.reason}"
+    for limit in limits_behind(error, accelerator="cpu"):
+        return f"{'.'.join(limit.settings[0].path)} on a CPU: {limit.reason}"
     return next((f"{missing} is not installed" for part, missing in NOT_INSTALLED.items() if part in error), None)

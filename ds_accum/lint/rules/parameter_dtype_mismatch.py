@@ -45,6 +45,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "bf16": {"enabled": true},
   "data_types": {"param_dtype": "bf16"}
 }

@@ -39,6 +39,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "zero_optimization": {
     "stage": 3,
     "offload_optimizer": {"device": "cpu", "ratio": 0.3}

@@ -50,6 +50,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "gradient_allreduce_op": "sum",
   "zero_optimization": {"stage": 2}
 }

@@ -35,6 +35,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "fp16": {"enabled": false},
   "bf16": {"enabled": true}
 }

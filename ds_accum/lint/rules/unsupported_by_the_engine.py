@@ -55,12 +55,20 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "torch_autocast": {"enabled": true, "dtype": "bfloat16"},
   "ds_accum": {"normalization": "token"}
 }
 """
     ),
-    Example(config='{"train_batch_size": 8, "compile": {"deepcompile": true}}'),
+    Example(
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "compile": {"deepcompile": true}
+}
+"""
+    ),
 )
 
 

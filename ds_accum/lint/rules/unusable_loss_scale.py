@@ -60,6 +60,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 500, "min_loss_scale": 1}
 }
 """
@@ -67,6 +68,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0}
 }
 """

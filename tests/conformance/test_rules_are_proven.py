@@ -1,0 +1,207 @@
+"""Every rule's examples, given to the installed DeepSpeed, show what the rule claims: refused when it says, or not at all.
+
+An error is shown for whatever the script may pass itself; a finding that depends on that is shown for one of the answers.
+Launches that take more than two ranks are checked as loaded only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from agreement import describe, lint_bytes
+from deepspeed_load import load_file
+from deepspeed_start import ClientOptimizer, Outcome, Trial, run_trials
+from ds_accum.config.launch import Launch
+from ds_accum.lint.diagnostic import Proof, Severity, When
+from ds_accum.lint.rule import Example, Rule
+from ds_accum.lint.rules import RULES
+from this_machine import why_only_here
+
+# Where a launch does not say its world size, a claim is about all of them.
+SOME_WORLD_SIZES = (1, 2, 3, 8)
+MOST_RANKS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a rule says about one of its examples: DeepSpeed refuses it at `when`, or, with `refused` false, not then.
+
+    `always` says that this holds whatever the script passes itself; else it does for something that the script may pass.
+    """
+
+    name: str
+    config: str
+    launch: Launch
+    when: When
+    refused: bool
+    always: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """What DeepSpeed did in one of the launches that a claim is about: when it refused, None if it took a step.
+
+    `unknown` is why this machine can't tell.
+    """
+
+    launch: str
+    refused: When | None = None
+    error: str = ""
+    unknown: str | None = None
+
+
+def claims_of(rules: Sequence[Rule]) -> Iterator[Claim]:
+    """The claims that can be shown by running the installed DeepSpeed."""
+    for rule in rules:
+        if rule.proof is not Proof.RUN:
+            continue
+        for number, example in enumerate(rule.bad):
+            if example.deepspeed == "config":
+                yield _claim_of_a_bad_example(rule, example, f"{rule.code}-bad-{number}")
+        for number, example in enumerate(rule.good):
+            if example.deepspeed == "config":
+                yield Claim(
+                    name=f"{rule.code}-good-{number}",
+                    config=example.config,
+                    launch=example.launch,
+                    when=rule.when,
+                    refused=False,
+                    always=False,
+                )
+
+
+def _claim_of_a_bad_example(rule: Rule, example: Example, name: str) -> Claim:
+    found = [item for item in lint_bytes(example.config.encode(), example.launch) if item.code == rule.code]
+    assert found, f"{name} has no finding of its own rule"
+    when = min((item.when for item in found), key=list(When).index)
+    return Claim(
+        name=name,
+        config=example.config,
+        launch=example.launch,
+        when=when,
+        refused=when is not When.NEVER,
+        always=any(item.severity is Severity.ERROR and item.when is when for item in found),
+    )
+
+
+def problem_with(claim: Claim, reactions: Sequence[Reaction]) -> str | None:
+    """Why the reactions do not show the claim; None if they do."""
+    seen = [
+        f"{item.launch}: {item.refused.value + ': ' + item.error if item.refused else 'not refused'}" for item in reactions
+    ]
+    report = "\n  ".join(["", *seen, claim.config])
+    if claim.refused:
+        as_claimed = [item.refused is claim.when for item in reactions]
+        if all(as_claimed) if claim.always else any(as_claimed):
+            return None
+        return f"DeepSpeed should refuse this at {claim.when.value}{report}"
+    latest = list(When).index(claim.when)
+    if any(item.refused is None or list(When).index(item.refused) > latest for item in reactions):
+        return None
+    return f"DeepSpeed should not refuse this at or before {claim.when.value}{report}"
+
+
+# ----------------------------------------------------------------------------------------------------- what DeepSpeed does
+
+
+def react(claims: Sequence[Claim], folder: Path) -> dict[str, list[Reaction]]:
+    """DeepSpeed's reactions in all launches that the claims are about, by name of the claim; real ranks in one go."""
+    reactions: dict[str, list[Reaction]] = {claim.name: [] for claim in claims}
+    trials: dict[str, tuple[Claim, Trial]] = {}
+    for claim in claims:
+        path = folder / f"{claim.name}.json"
+        path.write_text(claim.config, "utf-8")
+        refused_at_load = False
+        for world_size in (claim.launch.world_size,) if claim.launch.world_size else SOME_WORLD_SIZES:
+            launch = replace(claim.launch, world_size=world_size)
+            if world_size % launch.model_parallel_size == 0:
+                verdict = load_file(path, launch)
+                refused_at_load |= verdict.refused
+                if verdict.error is not None or claim.when is When.LOAD:
+                    reactions[claim.name].append(_reaction(describe(launch), When.LOAD, verdict.error))
+        if claim.when is not When.LOAD and not refused_at_load:
+            trials |= {trial.name: (claim, trial) for trial in _trials_of(claim, path)}
+    outcomes = run_trials(trial for _, trial in trials.values())
+    for name, (claim, _) in trials.items():
+        outcome = outcomes[name]
+        when = When.START if outcome.refused_at_start else When.FIRST_STEP
+        reactions[claim.name].append(_reaction(name, when, outcome.error or None))
+    return reactions
+
+
+def _reaction(launch: str, when: When, error: str | None) -> Reaction:
+    if error is None:
+        return Reaction(launch=launch)
+    return Reaction(launch=launch, refused=when, error=error, unknown=why_only_here(error))
+
+
+def _trials_of(claim: Claim, path: Path) -> Iterator[Trial]:
+    """The launches of real ranks that a claim is about; none where they would be too many, or need an `mpu`."""
+    launch = claim.launch
+    ranks = launch.world_size or launch.pipeline_parallel_size
+    if ranks > MOST_RANKS or launch.model_parallel_size != launch.pipeline_parallel_size:
+        return
+    optimizers: tuple[ClientOptimizer | None, ...] = (None, "torch", "deepspeed")
+    if launch.client_optimizer is not None:
+        optimizers = ("torch", "deepspeed") if launch.client_optimizer else (None,)
+    schedulers = (False, True) if launch.client_scheduler is None else (launch.client_scheduler,)
+    for optimizer, scheduler in itertools.product(optimizers, schedulers):
+        passed = [f"{optimizer} optimizer"] * (optimizer is not None) + ["scheduler"] * scheduler
+        yield Trial(
+            name=f"{claim.name} on {ranks} rank(s), passing {' and '.join(passed) or 'nothing'}",
+            config=str(path),
+            ranks=ranks,
+            pipeline_stages=launch.pipeline_parallel_size if launch.pipeline_parallel_size > 1 else 0,
+            client_optimizer=optimizer,
+            client_scheduler=scheduler,
+            step=claim.when in (When.FIRST_STEP, When.NEVER),
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- the tests
+
+CLAIMS = tuple(claims_of(RULES))
+
+
+@pytest.fixture(scope="module")
+def reactions(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Reaction]]:
+    return react(CLAIMS, tmp_path_factory.mktemp("examples"))
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_deepspeed_reacts_to_an_example_as_its_rule_says(
+    claim: Claim, reactions: Mapping[str, list[Reaction]]
+) -> None:
+    known = [item for item in reactions[claim.name] if item.unknown is None]
+    if not known:
+        reasons = {item.unknown for item in reactions[claim.name]} or {f"{describe(claim.launch)} takes too many ranks"}
+        pytest.skip("; ".join(sorted(filter(None, reasons))))
+    assert problem_with(claim, known) is None, problem_with(claim, known)
+
+
+def test_a_good_config_passed_off_as_a_bad_one_is_noticed(tmp_path: Path) -> None:
+    config = '{"train_batch_size": 8, "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}}'
+    claims = [
+        Claim(name=when.value, config=config, launch=Launch(world_size=1), when=when, refused=True, always=True)
+        for when in (When.LOAD, When.START, When.FIRST_STEP)
+    ]
+    reactions = react(claims, tmp_path)
+    assert all("should refuse this" in (problem_with(claim, reactions[claim.name]) or "") for claim in claims)
+
+
+def test_a_refusal_at_another_time_than_claimed_is_noticed(tmp_path: Path) -> None:
+    config = '{"train_batch_size": 8, "zero_optimization": {"stage": 4}}'
+    claim = Claim(name="x", config=config, launch=Launch(world_size=1), when=When.START, refused=True, always=True)
+    assert "should refuse this at start" in (problem_with(claim, react([claim], tmp_path)["x"]) or "")
+
+
+def test_a_bad_config_passed_off_as_a_good_one_is_noticed(tmp_path: Path) -> None:
+    config = '{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"no_such_parameter": 1}}}'
+    launch = Launch(world_size=1, client_optimizer=False)
+    claim = Claim(name="x", config=config, launch=launch, when=When.START, refused=False, always=False)
+    assert "should not refuse this" in (problem_with(claim, react([claim], tmp_path)["x"]) or "")
