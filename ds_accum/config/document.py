@@ -23,7 +23,7 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,16 +90,14 @@ class ProblemKind(str, Enum):
     """YAML aliases that are too many, expand to too much, or contain themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Part of a document: offsets of code points in `Document.text`, half open."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A place as an editor shows it: line and column count from 1, the column in code points.
 
     A line ends at \\n, \\r\\n or \\r. A byte order mark at the start of the text takes no column.
@@ -147,8 +145,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """What a reader hands over: the value, where it is written (None without a value), and what was wrong.
 
     Its offsets are those of the text that the reader was given.

@@ -7,10 +7,12 @@ warning that says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ds_accum.batch import ParallelLayout
 from ds_accum.config.schema import Version, newest_version
+
+if TYPE_CHECKING:
+    from ds_accum.batch import ParallelLayout
 
 Framework = Literal["raw", "huggingface", "accelerate", "lightning", "gpt-neox"]
 Engine = Literal["stock", "ds-accum"]
@@ -58,6 +60,8 @@ class Launch:
         """The layout, None without a world size. Raises LayoutError where the degrees do not fit the world."""
         if self.world_size is None:
             return None
+        from ds_accum.batch import ParallelLayout
+
         return ParallelLayout(
             world_size=self.world_size,
             tensor_parallel_size=self.tensor_parallel_size,

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ds_accum.batch import BatchLedger, Imbalance, find_imbalance
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import checks_value
-from ds_accum.errors import BatchError
+
+if TYPE_CHECKING:
+    # Imported where they are used: a config that adds up, which is the usual one, is linted without them.
+    from ds_accum.batch import BatchLedger, Imbalance
 
 GLOBAL_BATCH = "train_batch_size"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
@@ -64,8 +66,7 @@ class BatchResolution:
     """What the batch keys of a config come to in one launch.
 
     `written` holds the keys that the file sets (null counts as absent). With a `fault`, `fault_key` names the key at
-    fault where there is a single one, and `imbalance` holds the equation where it is one. Without, `ledger` is set
-    where all numbers are known integers.
+    fault where there is a single one, and `imbalance` holds the equation where it is one.
     """
 
     written: Mapping[str, Any]
@@ -73,7 +74,28 @@ class BatchResolution:
     fault: BatchFault | None = None
     fault_key: str | None = None
     imbalance: Imbalance | None = None
-    ledger: BatchLedger | None = None
+
+    def ledger(self) -> BatchLedger | None:
+        """The batch of one optimizer step; None with a fault, without a world size, or with fractions."""
+        size = self.data_parallel.size
+        if self.fault is not None or size is None or not all(map(_is_whole, (size, *self.written.values()))):
+            return None
+        from ds_accum.batch import BatchLedger
+        from ds_accum.errors import BatchError
+
+        try:
+            return BatchLedger.solve(
+                data_parallel_size=int(size),
+                global_batch_size=self._whole(GLOBAL_BATCH),
+                micro_batch_size=self._whole(MICRO_BATCH),
+                gradient_accumulation_steps=self._whole(ACCUMULATION),
+            )
+        except BatchError:
+            # Floats past 2**53 can satisfy DeepSpeed's comparison without adding up.
+            return None
+
+    def _whole(self, key: str) -> int | None:
+        return int(self.written[key]) if key in self.written else None
 
     def origin(self, key: str) -> Origin:
         """Where the value of one of the three batch keys came from."""
@@ -144,8 +166,7 @@ def resolve_batch(values: Mapping[str, Any], launch: Launch) -> BatchResolution:
         if imbalance is None:
             return BatchResolution(written=written, data_parallel=data_parallel)
     elif deepspeed_accepts(written, data_parallel.size):
-        ledger = _ledger(whole, int(data_parallel.size)) if all_whole else None
-        return BatchResolution(written=written, data_parallel=data_parallel, ledger=ledger)
+        return BatchResolution(written=written, data_parallel=data_parallel)
     else:
         imbalance = _imbalance(whole, int(data_parallel.size)) if all_whole else None
     if imbalance is None:
@@ -182,6 +203,8 @@ def _imbalance(whole: Mapping[str, int], data_parallel: int) -> Imbalance | None
     """The equation that does not hold, None where it does or where the global batch is derived."""
     if GLOBAL_BATCH not in whole:
         return None
+    from ds_accum.batch import find_imbalance
+
     return find_imbalance(
         global_batch_size=whole[GLOBAL_BATCH],
         data_parallel_size=data_parallel,
@@ -197,19 +220,6 @@ def _imbalance_everywhere(whole: Mapping[str, int]) -> Imbalance | None:
     """
     per_rank = whole.get(MICRO_BATCH, 1) * whole.get(ACCUMULATION, 1)
     return _imbalance(whole, 1) if whole.get(GLOBAL_BATCH, 0) % per_rank else None
-
-
-def _ledger(whole: Mapping[str, int], data_parallel: int) -> BatchLedger | None:
-    try:
-        return BatchLedger.solve(
-            data_parallel_size=data_parallel,
-            global_batch_size=whole.get(GLOBAL_BATCH),
-            micro_batch_size=whole.get(MICRO_BATCH),
-            gradient_accumulation_steps=whole.get(ACCUMULATION),
-        )
-    except BatchError:
-        # Floats past 2**53 can satisfy DeepSpeed's comparison without adding up.
-        return None
 
 
 def _is_whole(size: float) -> bool:

@@ -19,16 +19,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Version = tuple[int, ...]
 
 _DATA = FilePath(__file__).parent / "versions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """One key of a block.
+class Key(NamedTuple):
+    """One key of a block; a tuple, because hundreds of them are made at every start.
 
     `type` is the name of a validator in `ds_accum.config.pydantic_models` ("int", "bool", "str_enum", ...), "any" where
     DeepSpeed does not look at the value, or "block:NAME" for a nested block. The bounds are pydantic's.
@@ -217,7 +216,7 @@ def _undo(block: Block, change: Change) -> Block:
         if change.before is not None:
             keys[change.key] = _key(change.key, change.before)
     elif change.key in keys:
-        keys[change.key] = replace(keys[change.key], **_attributes(change.before or {}))
+        keys[change.key] = keys[change.key]._replace(**_attributes(change.before or {}))
     return replace(block, keys=keys)
 
 

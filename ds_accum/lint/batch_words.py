@@ -6,11 +6,14 @@ train_batch_size 100 (line 2) is not micro batch 3 (line 3) x accumulation 4 (li
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ds_accum.batch import Imbalance, Quantity
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.wording import number
+
+if TYPE_CHECKING:
+    from ds_accum.batch import Imbalance, Quantity
 
 _NAMES = {GLOBAL_BATCH: "train_batch_size", MICRO_BATCH: "micro batch", ACCUMULATION: "accumulation"}
 

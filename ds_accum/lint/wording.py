@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ds_accum.batch.wording import show
 from ds_accum.config.document import Path
 
 # A value that is longer than this is cut: the excerpt shows the rest.
@@ -24,7 +23,7 @@ def dotted(path: Path) -> str:
 def shown(value: Any) -> str:
     """A value as the file would write it, on one line and not too long."""
     if type(value) is int:
-        return show(value)
+        return number(value)
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except ValueError:
@@ -35,7 +34,11 @@ def shown(value: Any) -> str:
 
 def number(value: float) -> str:
     """A size that may be a fraction: "8", "2.66667"."""
-    return show(int(value)) if isinstance(value, int) or value.is_integer() else f"{value:g}"
+    if not isinstance(value, int) and not value.is_integer():
+        return f"{value:g}"
+    from ds_accum.batch.wording import show  # with all of `batch`, which a clean config does without
+
+    return show(int(value))
 
 
 def kind_of(value: Any) -> str:

@@ -52,7 +52,7 @@ def test_a_refused_batch_has_one_reason(
 ) -> None:
     resolution = resolve_batch(values, Launch(world_size=world))
     assert (resolution.fault, resolution.fault_key) == (fault, key)
-    assert resolution.ledger is None
+    assert resolution.ledger() is None
 
 
 def test_without_a_world_size_only_what_fails_everywhere_is_a_fault() -> None:
@@ -64,8 +64,9 @@ def test_without_a_world_size_only_what_fails_everywhere_is_a_fault() -> None:
 
 def test_an_accepted_batch_has_its_ledger_and_the_origin_of_each_number() -> None:
     resolution = resolve_batch(batch(train=96, micro=3), Launch(world_size=8))
-    assert resolution.ledger is not None
-    assert resolution.ledger.gradient_accumulation_steps == 4
+    ledger = resolution.ledger()
+    assert ledger is not None
+    assert ledger.gradient_accumulation_steps == 4
     assert [resolution.origin(key) for key in (GLOBAL_BATCH, MICRO_BATCH, ACCUMULATION)] == [
         Origin.WRITTEN,
         Origin.WRITTEN,

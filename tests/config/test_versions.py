@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -100,7 +99,7 @@ def differences(block: Block, theirs: Mapping[str, Mapping[str, Any]]) -> list[s
     """What DeepSpeed's model of a block has and the data has not, or the other way round, one line each."""
     found = [f"{block.name}.{key}: only in DeepSpeed" for key in theirs if key not in block.keys]
     found += [f"{block.name}.{key}: only in the data" for key in block.keys if key not in theirs]
-    unsaid: dict[str, Any] = {field.name: field.default for field in fields(Key)}
+    unsaid: dict[str, Any] = dict(Key._field_defaults)
     for key, spec in theirs.items():
         if key not in block.keys:
             continue

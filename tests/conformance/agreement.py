@@ -21,8 +21,9 @@ from deepspeed_load import Verdict, load_file
 from deepspeed_start import Outcome
 from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
-from ds_accum.lint.diagnostic import Diagnostic, Severity, When
+from ds_accum.lint.diagnostic import Diagnostic, Proof, Severity, When
 from ds_accum.lint.linter import RULE_FAILED, lint_document
+from ds_accum.lint.rules import BY_CODE
 from this_machine import why_only_here
 
 Kind = Literal["missed", "false alarm", "rule failed"]
@@ -79,8 +80,16 @@ def lint_bytes(data: bytes, launch: Launch, filename: str = "ds_config.json") ->
 
 
 def certain(diagnostics: Iterable[Diagnostic], *whens: When) -> list[Diagnostic]:
-    """The errors that claim a refusal at one of these points."""
-    return [item for item in diagnostics if item.severity is Severity.ERROR and item.when in whens]
+    """The errors that claim a refusal of DeepSpeed's at one of these points; some rules are about another reader."""
+    return [
+        item
+        for item in diagnostics
+        if item.severity is Severity.ERROR and item.when in whens and _is_about_deepspeed(item.code)
+    ]
+
+
+def _is_about_deepspeed(code: str) -> bool:
+    return BY_CODE[code].proof is not Proof.OTHER_READER
 
 
 def describe(launch: Launch) -> str:

@@ -37,7 +37,12 @@ def show(seed: int) -> None:
 
 
 def compare(case: Case, folder: Path) -> Comparison:
-    return compare_at_load(case.text.encode("utf-8", "surrogatepass"), case.launch, folder)
+    return compare_at_load(encoded(case), case.launch, folder)
+
+
+def encoded(case: Case) -> bytes:
+    """The bytes of the file; a lone surrogate makes them no UTF-8, as in a real file."""
+    return case.text.encode("utf-8", "surrogatepass")
 
 
 def reduced(case: Case, comparison: Comparison, folder: Path) -> Comparison:

@@ -1,6 +1,6 @@
 """Configs that nobody wrote, with the launch each is for: from the table of every key, by a seed, as text with noise.
 
-    generate(seed)             always the same case for a seed
+    generate(seed)             always the same case for a seed; with `launch=`, for that launch
     generate_with(random)      the same from any source of choices, such as hypothesis' own
 
 Most cases start from a config that loads and get one or two faults, so that one mistake does not hide another; some get
@@ -32,12 +32,12 @@ class Case:
     launch: Launch
 
 
-def generate(seed: int) -> Case:
-    return generate_with(Random(seed))
+def generate(seed: int, *, launch: Launch | None = None) -> Case:
+    return generate_with(Random(seed), launch=launch)
 
 
-def generate_with(random: Random) -> Case:
-    launch = _launch(random)
+def generate_with(random: Random, *, launch: Launch | None = None) -> Case:
+    launch = launch or _launch(random)
     values = _sound_config(random, launch)
     for _ in range(random.choice(_NUMBER_OF_FAULTS)):
         random.choice(_FAULTS)(random, values)

@@ -1,14 +1,16 @@
 """The linter and DeepSpeed say the same about configs that nobody wrote, thousands of new ones in every run.
 
-DS_ACCUM_GENERATED is how many (5,000), DS_ACCUM_SEED the first seed (taken from the clock). A seed that fails is reported
-with the smallest config that still fails; README.md says how to look at it again.
+DS_ACCUM_GENERATED is how many are loaded (5,000; one in 25 of that is started too), DS_ACCUM_SEED the first seed (taken
+from the clock). A seed that fails is reported with the smallest config that still fails; README.md says how to look at it
+again.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,14 +20,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compare_generated import compare
+from agreement import certain, describe_diagnostic, disagreement_on_running, lint_bytes
+from compare_generated import compare, encoded
+from deepspeed_start import Trial, run_trials
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import newest_version, schema_for
+from ds_accum.lint.diagnostic import Diagnostic, When
 from generated import Case, generate, generate_with
 from reduction import reduce
 from workers import first_seed, run_seeds
 
 COUNT = int(os.environ.get("DS_ACCUM_GENERATED", "5000"))
+STARTED = COUNT // 25
 
 
 def test_the_linter_and_deepspeed_agree_about_loading_thousands_of_generated_configs() -> None:
@@ -46,6 +52,37 @@ def test_hypothesis_finds_no_disagreement_either(random: Random, tmp_path_factor
     folder = tmp_path_factory.getbasetemp()
     comparison = compare(generate_with(random), folder)
     assert comparison.disagreement is None, str(comparison)
+
+
+# ------------------------------------------------------------------------------------------------ started, and one step on
+
+# Everything that the script might pass itself is known, so that errors are all that can be said.
+ON_ONE_RANK = Launch(world_size=1, framework="raw", client_optimizer=False, client_scheduler=False)
+
+
+def test_what_the_linter_says_a_generated_config_dies_of_when_started_it_dies_of(tmp_path: Path) -> None:
+    first = first_seed()
+    print(f"{STARTED} of the configs from seed {first} on")
+    claimed: dict[str, tuple[Case, Sequence[Diagnostic]]] = {}
+    trials = []
+    for seed in itertools.count(first):
+        if len(claimed) == STARTED:
+            break
+        case = generate(seed, launch=ON_ONE_RANK)
+        diagnostics = lint_bytes(encoded(case), ON_ONE_RANK)
+        if certain(diagnostics, When.LOAD) or not certain(diagnostics, When.START, When.FIRST_STEP):
+            continue
+        path = tmp_path / f"{seed}.json"
+        path.write_bytes(encoded(case))
+        claimed[f"seed {seed}"] = case, diagnostics
+        trials.append(Trial(name=f"seed {seed}", config=str(path), step=True))
+    found = []
+    for name, outcome in run_trials(trials).items():
+        case, diagnostics = claimed[name]
+        if disagreement_on_running(diagnostics, outcome) not in (None, "missed"):
+            says = [describe_diagnostic(item) for item in diagnostics]
+            found.append("\n    ".join([name, f"reached {outcome.reached}: {outcome.error}", *says, case.text]))
+    assert not found, "\n".join(found)
 
 
 # ------------------------------------------------------------------------------------------- the generator and reducer

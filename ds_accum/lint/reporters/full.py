@@ -23,7 +23,6 @@ from ds_accum.config.schema import format_version, known_versions, newest_versio
 from ds_accum.config.wording import printable
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
 from ds_accum.lint.linter import RULE_FAILED
-from ds_accum.lint.reporters.excerpt import excerpt_of
 from ds_accum.lint.reporters.terminal import Terminal, wrapped
 from ds_accum.lint.result import LintResult
 
@@ -71,6 +70,8 @@ def diagnostic_lines(
 
     margin = " " * len(str(diagnostic.start.line))
     gutter = f"{_INDENT}{margin} "
+    from ds_accum.lint.reporters.excerpt import excerpt_of  # a clean file has none
+
     excerpt = excerpt_of(document, diagnostic.start, diagnostic.end, width=terminal.width - len(gutter) - 2)
     bar = terminal.paint("|", "dim")
     yield f"{gutter}{bar}"

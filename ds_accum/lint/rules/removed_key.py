@@ -37,11 +37,9 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    for change in _refused_changes():
-        if change.version > context.version:
-            continue
-        holder = context.values.get(change.block) if change.block else context.values
-        if not isinstance(holder, dict) or change.key not in holder:
+    unknown = {(block, key) for block in ("", "zero_optimization") for key in _unknown_keys(context, block)}
+    for change in _refused_changes() if unknown else ():
+        if change.version > context.version or (change.block, change.key) not in unknown:
             continue
         path = (change.block, change.key) if change.block else (change.key,)
         yield Finding(
@@ -51,6 +49,12 @@ def check(context: LintContext) -> Iterator[Finding]:
             " it",
             help=f"remove it: {change.reason}" if change.reason else "remove it",
         )
+
+
+def _unknown_keys(context: LintContext, block: str) -> set[str]:
+    """The keys that the release does not read: only among them can one be that it refuses to find."""
+    reading = context.block(block)
+    return reading.raw.keys() - reading.block.keys if reading.present and reading.is_mapping else set()
 
 
 @lru_cache(maxsize=1)
