@@ -11,6 +11,7 @@ with those of `Outcome`. What the ranks print goes to files in FOLDER.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -70,6 +71,7 @@ def _be_the_first_to_go() -> None:
 
 def _import_everything(wanted: str) -> None:
     """All that the ranks share. `wanted` is the text of all trials: an optimizer is compiled only if one names it."""
+    import cpuinfo
     import deepspeed
     import torch
     from deepspeed.accelerator import get_accelerator
@@ -93,6 +95,9 @@ def _import_everything(wanted: str) -> None:
         importlib.import_module(module)
     # Asks the compiler, once. Its all-reduce for inference would leave 66 MiB of shared memory behind for every rank.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # An optimizer on the CPU asks for the maker of the CPU, which takes a second; the answer does not change.
+    cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+    cpuinfo.get_cpu_info()
     for builder, name in (
         (FusedAdamBuilder, ""),
         (CPUAdamBuilder, ""),
