@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import resource
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -174,8 +175,27 @@ def _undisturbed() -> Iterator[None]:
     # Setting a level would make every logger of the process forget what it knows, which costs more than the config.
     disabled, logger.disabled = logger.disabled, True
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _little_memory():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.disabled = disabled
+
+
+@contextlib.contextmanager
+def _little_memory() -> Iterator[None]:
+    """One more gigabyte is all that loading a config may take, where the system can be told so.
+
+    DeepSpeed multiplies batch sizes of any type: a micro batch of [1] and 2**31 accumulation steps are a list of 16 GiB.
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    except OSError:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**30, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -11,6 +11,7 @@ the optimizers of the CPU are compiled first.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import inspect
 import json
@@ -97,6 +98,9 @@ def _try_all(constructor: type, needed: dict[str, Any], build: Any, step: Any) -
 
 def try_optimizers() -> dict[str, Any]:
     torch_optim = importlib.import_module("torch.optim")
+    # DeepSpeed's optimizers of the CPU ask it anew for every object, which takes a second.
+    cpuinfo = importlib.import_module("cpuinfo")
+    cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
     for module, builder in (("lamb.fused_lamb", "FusedLambBuilder"), ("lion.fused_lion", "FusedLionBuilder")):
         setattr(importlib.import_module(f"deepspeed.ops.{module}"), builder, _Kernel)
     known = describe()
