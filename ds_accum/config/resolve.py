@@ -114,9 +114,12 @@ def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataPara
     """
     if launch.model_parallel_size > 1:
         layout = launch.layout()
-        size = None if layout is None else layout.data_parallel_size
-        equation = "data parallel" if layout is None else layout.describe()
-        return DataParallel(size=size, equation=equation)
+        if layout is None:
+            return DataParallel(size=None, equation="data parallel")
+        size = layout.data_parallel_size
+        # The `mpu` of Ulysses knows no data parallel size, and DeepSpeed divides by its size: a float, if a whole one.
+        is_ulysses = launch.model_parallel_size == launch.sequence_parallel_size
+        return DataParallel(size=float(size) if is_ulysses else size, equation=layout.describe())
     if "sequence_parallel_size" not in values or not checks_value(launch.version, "", "sequence_parallel_size"):
         return DataParallel(size=launch.world_size, equation=f"world {launch.world_size}")
     if "data_parallel_size" in values:

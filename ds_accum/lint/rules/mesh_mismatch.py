@@ -69,7 +69,10 @@ def check(context: LintContext) -> Iterator[Finding]:
             return
         product *= size
     world_size = context.launch.world_size
-    if world_size is not None and product != world_size:
+    if world_size is None or product == world_size:
+        return
+    # Where the script's own layout decides, DeepSpeed lays the mesh out all the same, but never asks it anything.
+    if product > world_size or context.launch.model_parallel_size == 1:
         factors = " x ".join(f"{key} {number(context.values[key])} ({context.line(key)})" for key in _SIZES)
         yield Finding(
             at=("data_parallel_size",),
