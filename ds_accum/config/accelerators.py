@@ -24,7 +24,8 @@ class AcceleratorLimit:
     """Settings that `accelerator` refuses together; the first of them is the one to change.
 
     `refusal` is a part of DeepSpeed's own exception, raised `when` the config is loaded, the engine starts or the first
-    step is taken, in `source`. `reason` says what the setting needs. `certain` is false where it depends on the machine.
+    step is taken, in `source`. `reason` says what the setting needs. `certain` is false where it depends on the
+    machine.
     """
 
     accelerator: str

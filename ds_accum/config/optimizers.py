@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Literal
 
 from ds_accum.config.model import DeepSpeedConfig
 from ds_accum.config.schema import Version, format_version, newest_version, parse_version
@@ -25,23 +25,33 @@ from ds_accum.config.support import optimizer_device, zenflow
 
 __all__ = [
     "MUON",
+    "NOT_FROM_A_FILE",
     "OptimizerChoice",
     "Signature",
     "deepspeed_schedulers",
     "named_optimizers",
     "optimizer_removed_in",
+    "other_names",
     "resolve_optimizer",
     "scheduler_signature",
     "torch_optimizers",
     "torch_schedulers",
-    "uncallable_optimizers",
-    "uncallable_schedulers",
 ]
 
 _DATA = FilePath(__file__).parent / "versions"
 
 MUON = "MuonWithAuxAdam"
 """The class behind the name Muon. It is built from whole parameter groups; a key that it does not know gets lost."""
+
+NOT_FROM_A_FILE: Mapping[str, str] = {
+    "LambdaLR": "takes a function",
+    "MultiplicativeLR": "takes a function",
+    "ChainedScheduler": "takes other schedulers",
+    "SequentialLR": "takes other schedulers",
+    "LRScheduler": "is only the base of torch's schedulers",
+    "_LRScheduler": "is only the base of torch's schedulers",
+}
+"""torch's schedulers that no config can set up, with what stands against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +117,16 @@ def torch_optimizers() -> Collection[str]:
     return names
 
 
-def uncallable_optimizers() -> Collection[str]:
-    """Names that DeepSpeed finds in `torch.optim` and then can't call: modules such as `lr_scheduler`."""
-    names: Collection[str] = _data()["not_optimizers"]
-    return names
+def other_names(things: Literal["optimizers", "schedulers"]) -> Mapping[str, Literal["callable", "uncallable"]]:
+    """What else stands where DeepSpeed looks for them, and passes its check of the name: modules, functions, constants.
+
+    What can't be called, `lr_scheduler` or `math`, fails with certainty; what comes of the rest depends on its
+    parameters.
+    """
+    found: dict[str, Literal["callable", "uncallable"]] = dict.fromkeys(
+        _data()[f"not_{things}"]["callable"], "callable"
+    )
+    return found | dict.fromkeys(_data()[f"not_{things}"]["uncallable"], "uncallable")
 
 
 def deepspeed_schedulers() -> Collection[str]:
@@ -122,12 +138,6 @@ def deepspeed_schedulers() -> Collection[str]:
 def torch_schedulers() -> Collection[str]:
     """The schedulers of `torch.optim.lr_scheduler`, where DeepSpeed looks next."""
     names: Collection[str] = _data()["torch_schedulers"].keys()
-    return names
-
-
-def uncallable_schedulers() -> Collection[str]:
-    """Names that DeepSpeed finds in either module and then can't call: `math`, `logger`, its own constants."""
-    names: Collection[str] = _data()["not_schedulers"]
     return names
 
 

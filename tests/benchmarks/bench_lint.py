@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_lint.py [--repeats 15]
 
-The commands take turns, so that a busy machine slows all of them alike; what counts are the ratios. check-jsonschema and
-DeepSpeed's rows are left out where they are not installed.
+The commands take turns, so that a busy machine slows all of them alike; what counts are the ratios. check-jsonschema
+and DeepSpeed's rows are left out where they are not installed.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ from typing import Literal
 
 from deepspeed_load import Verdict, load_file
 from deepspeed_start import Outcome
+from this_machine import why_only_here
+
 from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Proof, Severity, When
 from ds_accum.lint.linter import RULE_FAILED, lint_document
 from ds_accum.lint.rules import BY_CODE
-from this_machine import why_only_here
 
 Kind = Literal["missed", "false alarm", "rule failed"]
 
@@ -95,7 +96,8 @@ def _is_about_deepspeed(code: str) -> bool:
 def describe(launch: Launch) -> str:
     """`"world 8, tensor 2"`: what is special about a launch."""
     degrees = {
-        name: getattr(launch, f"{name}_parallel_size") for name in ("tensor", "pipeline", "context", "sequence", "expert")
+        name: getattr(launch, f"{name}_parallel_size")
+        for name in ("tensor", "pipeline", "context", "sequence", "expert")
     }
     parts = [f"world {launch.world_size}", *(f"{name} {size}" for name, size in degrees.items() if size != 1)]
     if launch.client_optimizer is not None:
@@ -114,9 +116,9 @@ def describe_diagnostic(item: Diagnostic) -> str:
 def disagreement_on_running(diagnostics: Iterable[Diagnostic], outcome: Outcome) -> Kind | None:
     """Whether the errors of a config fit what became of starting DeepSpeed with it and taking a step.
 
-    Both must be about the same launch, with all known that the script passes. An error that claims a refusal at start is
-    false where DeepSpeed starts, one that claims a crash at the first step where it takes one; whatever DeepSpeed dies of
-    must be an error, claimed for that time or an earlier one.
+    Both must be about the same launch, with all known that the script passes. An error that claims a refusal at start
+    is false where DeepSpeed starts, one that claims a crash at the first step where it takes one; whatever DeepSpeed
+    dies of must be an error, claimed for that time or an earlier one.
     """
     diagnostics = list(diagnostics)
     if any(item.code == RULE_FAILED for item in diagnostics):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deepspeed_load import Verdict, load_file, load_values
+
 from ds_accum.config.document import Document, read_bytes
 from ds_accum.config.embedded import find_configs
 from ds_accum.config.launch import Launch

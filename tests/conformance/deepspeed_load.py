@@ -3,10 +3,10 @@
     load_file(path, launch)        as `deepspeed.initialize(config=path)` does
     load_values(values, launch)    as `deepspeed.initialize(config=values)` does
 
-It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does with a
-config before it touches the model, which is to read the file, to lay out the mesh that the config asks for, to look for
-tensor parallelism, and to construct `DeepSpeedConfig`. Nothing is copied from DeepSpeed and nothing of it is replaced,
-but for the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
+It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does
+with a config before it touches the model, which is to read the file, to lay out the mesh that the config asks for, to
+look for tensor parallelism, and to construct `DeepSpeedConfig`. Nothing is copied from DeepSpeed and nothing of it is
+replaced, but for the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def _undisturbed() -> Iterator[None]:
 def _little_memory() -> Iterator[None]:
     """One more gigabyte is all that loading a config may take, where the system can be told so.
 
-    DeepSpeed multiplies batch sizes of any type: a micro batch of [1] and 2**31 accumulation steps are a list of 16 GiB.
+    DeepSpeed multiplies batch sizes of any type: a micro batch of [1] and 2**31 accumulation steps are a list of 16
+    GiB.
     """
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])

@@ -3,7 +3,8 @@
     outcomes = run_trials([Trial(name="a", config=path), ...])
     outcomes["a"].refused_at_start
 
-All trials of one call share one launch (`start_worker.py`), which costs some seconds; a trial then costs a fraction of one.
+All trials of one call share one launch (`start_worker.py`), which costs some seconds; a trial then costs a fraction
+of one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -79,27 +81,44 @@ def run_trials(trials: Iterable[Trial], *, timeout: float = 1800.0) -> dict[str,
     if not lines:
         return {}
     folder = tempfile.mkdtemp(dir=_fast_folder())
-    environment = {
-        **os.environ,
-        # ninja lies beside the interpreter, which need not be on the path.
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
     try:
-        finished = subprocess.run(
-            [sys.executable, str(WORKER), str(os.cpu_count() or 1), folder],
-            input="\n".join(lines),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            env=environment,
-        )
+        printed = _run_worker("\n".join(lines), folder, timeout)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if finished.returncode:
-        raise RuntimeError(f"the worker exited with {finished.returncode}:\n{finished.stderr[-4000:]}")
-    results = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    results = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {result["name"]: _outcome(result) for result in results}
+
+
+def _run_worker(lines: str, folder: str, timeout: float) -> str:
+    """What the worker prints about the trials. With it all its ranks end, whatever happens."""
+    worker = subprocess.Popen(
+        [sys.executable, str(WORKER), str(os.cpu_count() or 1), folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # ninja lies beside the interpreter, which need not be on the path.
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+    )
+    try:
+        printed, errors = worker.communicate(lines, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        locks = ", ".join(map(str, _locks_of_compilers())) or "none"
+        raise RuntimeError(f"the worker took longer than {timeout:g} s; compilers left these locks: {locks}") from None
+    finally:
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.communicate()
+    if worker.returncode:
+        raise RuntimeError(f"the worker exited with {worker.returncode}:\n{errors[-4000:]}")
+    return printed
+
+
+def _locks_of_compilers() -> list[Path]:
+    """torch's locks on operators that are being compiled, or that were when somebody killed the compiler."""
+    folder = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
+    return sorted(Path(folder).rglob("lock"))
 
 
 def _outcome(result: dict[str, Any]) -> Outcome:

@@ -1,6 +1,6 @@
 """Files that no config reader expects: bytes and texts of every kind, by a seed, from real configs and from nothing.
 
-    fuzz(seed, samples)      always the same input for a seed and the same samples
+fuzz(seed, samples)      always the same input for a seed and the same samples
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _huge_numbers(random: Random, samples: Sequence[bytes]) -> bytes:
 
 
 _TOKENS = (
-    *('{ } [ ] : , # // /* */ \' " \'\'\' """ \\ \\n \\u \\ud800 \\x - + . e E 0 1 -1 1e5 0x1 null true false None'.split()),
+    *(
+        "{ } [ ] : , # // /* */ ' \" ''' \"\"\" \\ \\n \\u \\ud800 \\x - + . e E 0 1 -1 1e5 0x1 null true false None".split()
+    ),
     *("True auto NaN Infinity - ? & * ! | > %YAML --- ... <<: *a &a !!python/object:os.system !!int !!binary".split()),
     *("train_batch_size zero_optimization stage optimizer type params fp16 enabled deepspeed_config ds_accum".split()),
     *("\n", "\r", "\r\n", "\t", " ", "\x00", "\ufeff", "\u2028", "\u202e", "\x85", "\x1b[31m", "é", "𝕏", "\ud800"),
@@ -124,7 +126,9 @@ def _token_soup(random: Random, samples: Sequence[bytes]) -> bytes:
 
 def _many_entries(random: Random, samples: Sequence[bytes]) -> bytes:
     count = random.choice((100, 100, 1_000, 1_000, 10_000))
-    line = random.choice(('"k%d": 1,\n', '"train_batch_size": %d,\n', "k%d: x\n", '"fp16": {"k%d": 1},\n', "- %d\n", "# %d\n"))
+    line = random.choice(
+        ('"k%d": 1,\n', '"train_batch_size": %d,\n', "k%d: x\n", '"fp16": {"k%d": 1},\n', "- %d\n", "# %d\n")
+    )
     return ("{\n" * random.randint(0, 1) + "".join(line % number for number in range(count)) + "}").encode()
 
 
@@ -176,14 +180,18 @@ def _with_other_values(random: Random, samples: Sequence[bytes]) -> bytes:
 
 def _with_control_characters(random: Random, samples: Sequence[bytes]) -> bytes:
     data = random.choice(samples)
-    byte = random.choice((b"\x00", b"\x1b[2J", b"\x7f", b"\xe2\x80\xae", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r", b"\x0c"))
+    byte = random.choice(
+        (b"\x00", b"\x1b[2J", b"\x7f", b"\xe2\x80\xae", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r", b"\x0c")
+    )
     at = random.randrange(len(data) + 1)
     return data[:at] + byte + data[at:]
 
 
 def _in_another_encoding(random: Random, samples: Sequence[bytes]) -> bytes:
     text = random.choice(samples).decode("utf-8", "replace") + random.choice(("", "# é", "# 日本", "\u202e"))
-    encoding = random.choice(("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "cp037", "shift-jis"))
+    encoding = random.choice(
+        ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "cp037", "shift-jis")
+    )
     return text.encode(encoding, "replace")
 
 

@@ -13,10 +13,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from noise import write
+from noise import damaged, write
+
 from ds_accum.config.launch import Launch
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 from ds_accum.config.schema import Block, Key, history, newest_version, schema_for
@@ -38,12 +40,21 @@ def generate(seed: int, *, launch: Launch | None = None) -> Case:
 
 def generate_with(random: Random, *, launch: Launch | None = None) -> Case:
     launch = launch or _launch(random)
+    if random.random() < 0.02:
+        return Case(text=damaged(random, random.choice(_real_texts())), launch=launch)
     values = _sound_config(random, launch)
     for _ in range(random.choice(_NUMBER_OF_FAULTS)):
         random.choice(_FAULTS)(random, values)
     return Case(text=write(random, values), launch=launch)
 
 
+@lru_cache(maxsize=1)
+def _real_texts() -> tuple[str, ...]:
+    """The repository's own configs."""
+    return tuple(path.read_text("utf-8") for path in sorted(_CONFIGS.glob("*.json")))
+
+
+_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 _NUMBER_OF_FAULTS = (0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 8)
 
 
@@ -109,9 +120,7 @@ def _add_sound_key(random: Random, values: Values) -> None:
         _set(values, (*block.path, key.name), _sound_value(random, key))
 
 
-_OPTIMIZERS = (
-    "Adam AdamW Adagrad Lamb Lion Muon MuAdam MuAdamW MuSGD SGD adam adamw ADAMW RMSprop NAdam Adafactor Adadelta".split()
-)
+_OPTIMIZERS = "Adam AdamW Adagrad Lamb Lion Muon MuAdam MuAdamW MuSGD SGD adam adamw ADAMW RMSprop NAdam Adafactor Adadelta".split()
 _OTHER_OPTIMIZERS = (
     "OneBitAdam OneBitLamb ZeroOneAdam FusedAdam DeepSpeedCPUAdam adamw_torch sgd Optimizer lr_scheduler "
     "AdamWW auto LBFGS SparseAdam __name__ Adam. _functional".split()
@@ -209,7 +218,20 @@ _ODD_VALUES: tuple[Any, ...] = (
     *("", " ", "auto", "Auto", "none", "null", "true", "false", "True", "yes", "on", "off", "x", "cpu", "nvme", "fp16"),
     *("bf16", "fp32", "float16", "bfloat16", "torch.float16", "half", "int8", "FP16", "mean", "sum", "SUM", "avg"),
     *("0", "1", "2", "3", "4", "-1", "2.0", "2.5", " 2", "2 ", "0x10", "1e3", "5e8", "1_000", "٣", "inf", "nan", "NaN"),
-    *([], [1], ["x"], [[]], [None], [True], ["fp16", 1], {}, {"enabled": True}, {"enabled": "auto"}, {"x": {}}, {"": 0}),
+    *(
+        [],
+        [1],
+        ["x"],
+        [[]],
+        [None],
+        [True],
+        ["fp16", 1],
+        {},
+        {"enabled": True},
+        {"enabled": "auto"},
+        {"x": {}},
+        {"": 0},
+    ),
 )
 
 
@@ -239,8 +261,12 @@ def _the_same_value_of_another_type(random: Random, values: Values) -> None:
 
 
 def _value_at_a_bound(random: Random, values: Values) -> None:
-    block, key = random.choice([(block, key) for block, key in _known_keys() if key.type in ("int", "float", "int_enum")])
-    bounds = [bound for bound in (key.ge, key.gt, key.le, key.lt, *key.choices[:1], *key.choices[-1:]) if bound is not None]
+    block, key = random.choice(
+        [(block, key) for block, key in _known_keys() if key.type in ("int", "float", "int_enum")]
+    )
+    bounds = [
+        bound for bound in (key.ge, key.gt, key.le, key.lt, *key.choices[:1], *key.choices[-1:]) if bound is not None
+    ]
     bound = random.choice(bounds or [0])
     _set(values, (*block.path, key.name), bound + random.choice((-1, -0.5, -1e-9, 0, 1e-9, 0.5, 1)))
 
@@ -267,7 +293,7 @@ def _misspelt_key(random: Random, values: Values) -> None:
 
 
 def _key_in_another_block(random: Random, values: Values) -> None:
-    block, key = random.choice(_known_keys())
+    _, key = random.choice(_known_keys())
     other, _ = random.choice(_known_keys())
     _set(values, (*other.path, key.name), _sound_value(random, key))
 
@@ -429,9 +455,7 @@ _FAULTS: tuple[Callable[[Random, Values], None], ...] = (
 @lru_cache(maxsize=1)
 def _known_keys() -> tuple[tuple[Block, Key], ...]:
     """Every key of the newest release with its block."""
-    return tuple(
-        (block, key) for block in schema_for(newest_version()).blocks.values() for key in block.keys.values()
-    )
+    return tuple((block, key) for block in schema_for(newest_version()).blocks.values() for key in block.keys.values())
 
 
 def _set(values: Values, path: tuple[str, ...], value: Any) -> None:

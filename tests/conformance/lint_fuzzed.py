@@ -1,7 +1,7 @@
 """Gives the linter a range of fuzzed inputs and says what went wrong: for the tests, and by hand.
 
-    python lint_fuzzed.py FIRST_SEED COUNT      each failure as a line of JSON, then the tally
-    python lint_fuzzed.py --show SEED           one input, and what the linter says to it
+python lint_fuzzed.py FIRST_SEED COUNT      each failure as a line of JSON, then the tally
+python lint_fuzzed.py --show SEED           one input, and what the linter says to it
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fuzzed import FuzzedInput, bundled_samples, fuzz
+
 from ds_accum.config.document import Document, read_bytes
 from ds_accum.lint.diagnostic import Diagnostic
 from ds_accum.lint.linter import RULE_FAILED, lint_document
-from fuzzed import FuzzedInput, bundled_samples, fuzz
 
 # Seconds of this process' own time that one input may take.
 SLOWEST = 1.0

@@ -1,6 +1,6 @@
 """A config as text the way people write it: JSON, or Hjson with comments, missing quotes and commas, now and then broken.
 
-    write(random, values)      text that DeepSpeed usually, but by no means always, reads back as `values`
+write(random, values)      text that DeepSpeed usually, but by no means always, reads back as `values`
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 
 def write(random: Random, values: dict[str, Any]) -> str:
+    if random.random() < 0.01:
+        return random.choice(_NO_CONFIGS)
     style = random.random()
     if style < 0.3:
         return json.dumps(values)
@@ -23,8 +25,12 @@ def write(random: Random, values: dict[str, Any]) -> str:
     if random.random() < 0.05:
         text = "\ufeff" + text
     if random.random() < 0.04:
-        text = _damaged(random, text)
+        text = damaged(random, text)
     return text
+
+
+# Texts that hold something else than an object, or hardly anything.
+_NO_CONFIGS = ("", " \n", "{}", "[]", "null", "true", "8", '"x"', "x", "[{}]", "# a note", "{}{}", "{", "x: 1", "\ufeff", "{:}")
 
 
 class _Hjson:
@@ -95,13 +101,14 @@ class _Hjson:
         return self._random.choice((" # a note", " // a note", " /* a note */", "\n# a line\n", "\n\n", "\t"))
 
 
-def _damaged(random: Random, text: str) -> str:
-    at = random.randrange(len(text))
+def damaged(random: Random, text: str) -> str:
+    """The text with one character too few, too many, or without its end."""
+    at = random.randrange(len(text) or 1)
     return random.choice(
         (
             text[:at],
             text[:at] + text[at + 1 :],
-            text[:at] + random.choice('{}[],:"\'#/ \n\x00\\eE.-+0') + text[at:],
+            text[:at] + random.choice("{}[],:\"'#/ \n\x00\\eE.-+0") + text[at:],
             text + random.choice(("}", "]", ",", "x", "{}", "\x00")),
         )
     )

@@ -2,8 +2,8 @@
 
     reduce(text, launch, fails)      the text and the launch, with all that does not matter taken away
 
-A config that fails as plain JSON too is reduced as a tree: keys and items go, then objects and lists become simple values.
-Only where the spelling itself matters is the text cut, first by lines, then by characters.
+A config that fails as plain JSON too is reduced as a tree: keys and items go, then objects and lists become simple
+values. Only where the spelling itself matters is the text cut, first by lines, then by characters.
 """
 
 from __future__ import annotations

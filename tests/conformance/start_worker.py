@@ -2,15 +2,16 @@
 
     python start_worker.py RANKS_AT_ONCE FOLDER < trials.jsonl > results.jsonl
 
-One process imports torch and DeepSpeed and loads the compiled optimizers; every rank of every trial is then a fork of it.
-So a trial costs a fraction of a second, none can influence the next, and one that hangs or crashes is killed and named
-while the others go on. A trial is one line of JSON, with the fields of `deepspeed_start.Trial`; its result is another,
-with those of `Outcome`. What the ranks print goes to files in FOLDER.
+One process imports torch and DeepSpeed and loads the compiled optimizers; every rank of every trial is then a fork of
+it. So a trial costs a fraction of a second, none can influence the next, and one that hangs or crashes is killed and
+named while the others go on. A trial is one line of JSON, with the fields of `deepspeed_start.Trial`; its result is
+another, with those of `Outcome`. What the ranks print goes to files in FOLDER.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -74,12 +75,14 @@ def _import_everything(wanted: str) -> None:
     import cpuinfo
     import deepspeed
     import torch
+    import torch.utils.cpp_extension
     from deepspeed.accelerator import get_accelerator
     from deepspeed.ops.op_builder.cpu import (
         CPUAdagradBuilder,
         CPUAdamBuilder,
         CPULionBuilder,
         FusedAdamBuilder,
+        PinMemoryBuilder,
     )
 
     torch.set_num_threads(1)
@@ -103,11 +106,18 @@ def _import_everything(wanted: str) -> None:
         (CPUAdamBuilder, ""),
         (CPUAdagradBuilder, "adagrad"),
         (CPULionBuilder, "lion"),
+        (PinMemoryBuilder, "nvme"),
     ):
         if name in wanted:
             builder().load(verbose=False)
+    torch.utils.cpp_extension.load = _compile_nothing_more
     gc.collect()
     gc.freeze()
+
+
+def _compile_nothing_more(name: str, **_: Any) -> None:
+    """A rank that is killed while it compiles would leave a lock behind that every later one waits for."""
+    raise RuntimeError(f"{name} has to be compiled before the first rank starts")
 
 
 def _start(trial: dict[str, Any], folder: Path) -> _Running:
@@ -133,7 +143,7 @@ def _has_ended(running: _Running) -> bool:
     if running.exits and time.monotonic() < running.deadline:
         running.deadline = min(running.deadline, time.monotonic() + 5)
     if time.monotonic() >= running.deadline:
-        running.hung = not running.exits
+        running.hung = running.hung or not running.exits
         for process, rank in running.processes.items():
             if rank not in running.exits:
                 os.kill(process, signal.SIGKILL)
@@ -147,9 +157,10 @@ def _result(running: _Running) -> dict[str, Any]:
         if path.exists():
             ranks.append(json.loads(path.read_text("utf-8")))
             continue
-        log = (running.folder / f"rank{rank}.log").read_text("utf-8", "replace")
+        log = running.folder / f"rank{rank}.log"
+        said = log.read_text("utf-8", "replace") if log.exists() else ""
         reason = "hung" if running.exits[rank] == -signal.SIGKILL else f"exit {running.exits[rank]}"
-        ranks.append({"reached": None, "error": reason, "traceback": log[-4000:]})
+        ranks.append({"reached": None, "error": reason, "traceback": said[-4000:]})
     return {"name": running.trial["name"], "hung": running.hung, "ranks": ranks}
 
 
@@ -158,6 +169,7 @@ def _result(running: _Running) -> dict[str, Any]:
 
 def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
     """Runs one rank of a trial in this process, writes what became of it, and ends the process."""
+    code = 1
     try:
         log = os.open(folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
@@ -175,6 +187,8 @@ def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
             MASTER_PORT="29500",
         )
         os.chdir(folder)
+        # Where a rank hangs, its log says at what.
+        faulthandler.dump_traceback_later(trial["timeout"] * 0.9, file=2)
         result: dict[str, Any] = {"reached": None, "error": None, "traceback": None}
         try:
             _run(trial, rank, folder, result)
@@ -182,14 +196,16 @@ def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
             result.update(error=_in_one_line(error), traceback=traceback.format_exc())
         (folder / f"rank{rank}.part").write_text(json.dumps(result), "utf-8")
         (folder / f"rank{rank}.part").rename(folder / f"rank{rank}.json")
+        code = 0
     finally:
         # Without the interpreter's own clean-up, which would wait for the other ranks.
-        os._exit(0)
+        os._exit(code)
 
 
 def _run(trial: dict[str, Any], rank: int, folder: Path, result: dict[str, Any]) -> None:
     import deepspeed
     import torch
+    from deepspeed.runtime.tensor_parallel.init_utils import load_ds_config
 
     torch.manual_seed(0)
     deepspeed.init_distributed(
@@ -212,12 +228,19 @@ def _run(trial: dict[str, Any], rank: int, folder: Path, result: dict[str, Any])
         model_parameters=[parameter for parameter in model.parameters() if parameter.requires_grad],
         optimizer=optimizer,
         lr_scheduler=scheduler,
-        config=trial["config"],
+        config=_kept_inside(folder, load_ds_config(trial["config"])),
     )
     result["reached"] = "start"
     if trial["step"]:
         _one_optimizer_step(engine, bool(stages))
         result["reached"] = "first step"
+
+
+def _kept_inside(folder: Path, values: Any) -> Any:
+    """The values with every absolute path below `folder`: DeepSpeed makes the folders that a config names."""
+    if isinstance(values, dict):
+        return {key: _kept_inside(folder, value) for key, value in values.items()}
+    return f"{folder}{values}" if isinstance(values, str) and values.startswith("/") else values
 
 
 def _client_optimizer(kind: str | None, model: Any) -> Any:

@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-
 from agreement import Comparison, describe, describe_diagnostic, disagreement_on_running
 from corpus_files import WORLD_SIZES, CorpusFile, corpus_files, recorded_refusals
 from deepspeed_start import ClientOptimizer, Outcome, Trial, run_trials
+
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic
 from ds_accum.lint.linter import lint_document
@@ -56,7 +56,8 @@ def test_deepspeed_loads_here_what_it_loaded_when_the_corpus_was_made(corpus: Pa
     assert refusals == recorded
 
 
-# ---------------------------------------------------------------------------------------------- started, and one step on
+# ---------------------------------------------------------------------------------------------- started, and one step
+# on
 
 WORLD_SIZES_OF_A_START = (1, 2)
 # Nothing, and the one kind of optimizer that every setting takes.
@@ -74,7 +75,10 @@ def outcomes(corpus: Path) -> list[tuple[CorpusFile, Launch, Outcome]]:
                 continue
             for optimizer in CLIENT_OPTIMIZERS:
                 launch = Launch(
-                    world_size=world_size, framework="raw", client_optimizer=optimizer is not None, client_scheduler=False
+                    world_size=world_size,
+                    framework="raw",
+                    client_optimizer=optimizer is not None,
+                    client_scheduler=False,
                 )
                 name = f"{file.id}: {describe(launch)}"
                 launches[name] = (file, launch)
@@ -109,8 +113,11 @@ def test_the_optimizer_of_the_script_decides_about_some_real_configs(
     outcomes: list[tuple[CorpusFile, Launch, Outcome]],
 ) -> None:
     by_optimizer = {
-        passed: {(file.id, launch.world_size) for file, launch, outcome in outcomes
-                 if outcome.failed and launch.client_optimizer is passed}
+        passed: {
+            (file.id, launch.world_size)
+            for file, launch, outcome in outcomes
+            if outcome.failed and launch.client_optimizer is passed
+        }
         for passed in (False, True)
     }
     assert by_optimizer[False] > by_optimizer[True] > set()

@@ -1,7 +1,7 @@
 """No input makes the linter fail, hang or point outside the text: thousands of new ones in every run.
 
-DS_ACCUM_FUZZ is how many (20,000), DS_ACCUM_SEED the first seed (taken from the clock); README.md says how to look at one
-again.
+DS_ACCUM_FUZZ is how many (20,000), DS_ACCUM_SEED the first seed (taken from the clock); README.md says how to look at
+one again.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
-from click.testing import CliRunner
 
 import lint_fuzzed
-from ds_accum.config.launch import Launch
-from ds_accum.lint.rules import RULES
+import pytest
+from click.testing import CliRunner
 from fuzzed import FuzzedInput, bundled_samples, fuzz
 from workers import first_seed, run_seeds
+
+from ds_accum.config.launch import Launch
+from ds_accum.lint.rules import RULES
 
 COUNT = int(os.environ.get("DS_ACCUM_FUZZ", "20000"))
 THROUGH_THE_COMMAND = 300
@@ -80,7 +79,9 @@ def test_a_rule_that_fails_and_a_reader_that_raises_are_noticed(monkeypatch: pyt
     failing = replace(RULES[0], check=fail)
     lint = lint_fuzzed.lint_document
     with monkeypatch.context() as patch:
-        patch.setattr(lint_fuzzed, "lint_document", lambda document, launches: lint(document, launches=launches, rules=[failing]))
+        patch.setattr(
+            lint_fuzzed, "lint_document", lambda document, launches: lint(document, launches=launches, rules=[failing])
+        )
         assert any("on purpose" in problem for problem in lint_fuzzed.problems_of(item))
     monkeypatch.setattr(lint_fuzzed, "read_bytes", fail)
     assert any("Traceback" in problem for problem in lint_fuzzed.problems_of(item))

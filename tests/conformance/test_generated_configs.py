@@ -1,8 +1,8 @@
 """The linter and DeepSpeed say the same about configs that nobody wrote, thousands of new ones in every run.
 
 DS_ACCUM_GENERATED is how many are loaded (5,000; one in 25 of that is started too), DS_ACCUM_SEED the first seed (taken
-from the clock). A seed that fails is reported with the smallest config that still fails; README.md says how to look at it
-again.
+from the clock). A seed that fails is reported with the smallest config that still fails; README.md says how to look
+at it again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 import hjson
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from agreement import certain, describe_diagnostic, disagreement_on_running, lint_bytes
 from compare_generated import compare, encoded
 from deepspeed_start import Trial, run_trials
+from generated import Case, generate, generate_with
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reduction import reduce
+from workers import first_seed, run_seeds
+
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import newest_version, schema_for
 from ds_accum.lint.diagnostic import Diagnostic, When
-from generated import Case, generate, generate_with
-from reduction import reduce
-from workers import first_seed, run_seeds
 
 COUNT = int(os.environ.get("DS_ACCUM_GENERATED", "5000"))
 STARTED = COUNT // 25
@@ -54,7 +54,8 @@ def test_hypothesis_finds_no_disagreement_either(random: Random, tmp_path_factor
     assert comparison.disagreement is None, str(comparison)
 
 
-# ------------------------------------------------------------------------------------------------ started, and one step on
+# ------------------------------------------------------------------------------------------------ started, and one
+# step on
 
 # Everything that the script might pass itself is known, so that errors are all that can be said.
 ON_ONE_RANK = Launch(world_size=1, framework="raw", client_optimizer=False, client_scheduler=False)
@@ -99,11 +100,7 @@ def test_the_generator_reaches_every_block_and_every_key() -> None:
             written.update(paths(hjson.loads(generate(seed).text, object_pairs_hook=dict)))
         except ValueError:
             continue
-    known = {
-        (*block.path, key)
-        for block in schema_for(newest_version()).blocks.values()
-        for key in block.keys
-    }
+    known = {(*block.path, key) for block in schema_for(newest_version()).blocks.values() for key in block.keys}
     assert known - written == set()
 
 

@@ -14,7 +14,7 @@ import argparse
 import importlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -65,9 +65,13 @@ def classes_of(module: ModuleType, base: type) -> dict[str, Signature]:
     return found
 
 
-def other_names(module: ModuleType) -> list[str]:
-    """What a config can name by mistake: attributes of the module that can't be called at all."""
-    return sorted(name for name in dir(module) if not name.startswith("__") and not callable(getattr(module, name)))
+def other_names(modules: Iterable[ModuleType], known: Iterable[str]) -> dict[str, list[str]]:
+    """What a config can name by mistake: all other attributes of the modules, those that can be called or not."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for module in modules:
+        for name in {name for name in dir(module) if not name.startswith("__")}.difference(known):
+            found[callable(getattr(module, name))].add(name)
+    return {"callable": sorted(found[True]), "uncallable": sorted(found[False])}
 
 
 def describe() -> dict[str, Any]:
@@ -76,6 +80,9 @@ def describe() -> dict[str, Any]:
     optim = importlib.import_module("torch.optim")
     torch_schedules = importlib.import_module("torch.optim.lr_scheduler")
     supported = importlib.import_module("deepspeed.runtime.zero.utils").ZERO_SUPPORTED_OPTIMIZERS
+    optimizers = classes_of(optim, optim.Optimizer)
+    schedulers = classes_of(schedules, object)
+    torch_schedulers = classes_of(torch_schedules, torch_schedules.LRScheduler)
     return {
         "read_from": {"deepspeed": version("deepspeed"), "torch": version("torch").partition("+")[0]},
         "named": sorted(config.DEEPSPEED_OPTIMIZERS),
@@ -85,11 +92,11 @@ def describe() -> dict[str, Any]:
             name: signature_of(getattr(importlib.import_module(module), name))
             for name, module in DEEPSPEED_OPTIMIZERS.items()
         },
-        "torch_optimizers": classes_of(optim, optim.Optimizer),
-        "not_optimizers": other_names(optim),
-        "schedulers": classes_of(schedules, object),
-        "torch_schedulers": classes_of(torch_schedules, torch_schedules.LRScheduler),
-        "not_schedulers": sorted({*other_names(schedules), *other_names(torch_schedules)}),
+        "torch_optimizers": optimizers,
+        "not_optimizers": other_names([optim], optimizers),
+        "schedulers": schedulers,
+        "torch_schedulers": torch_schedulers,
+        "not_schedulers": other_names([schedules, torch_schedules], [*schedulers, *torch_schedulers]),
     }
 
 

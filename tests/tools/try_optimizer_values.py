@@ -105,7 +105,9 @@ def try_optimizers() -> dict[str, Any]:
         setattr(importlib.import_module(f"deepspeed.ops.{module}"), builder, _Kernel)
     known = describe()
     constructors = {name: getattr(torch_optim, name) for name in known["torch_optimizers"] if name != "Optimizer"}
-    constructors |= {name: getattr(importlib.import_module(where), name) for name, where in DEEPSPEED_OPTIMIZERS.items()}
+    constructors |= {
+        name: getattr(importlib.import_module(where), name) for name, where in DEEPSPEED_OPTIMIZERS.items()
+    }
     found = {}
     for name, constructor in constructors.items():
 

@@ -1,28 +1,42 @@
-"""`max_grad_norm` among the optimizer's parameters.
+"""`max_grad_norm` stands among the optimizer's parameters.
 
-Clipping belongs to the engine: `gradient_clipping` at the root of the config. DeepSpeed refuses `max_grad_norm` here,
-also when it is 0, and tells to use the other key. It only warned up to 0.19.5.
+Gradients are clipped by the engine, with `gradient_clipping` at the root of the config. DeepSpeed warns about the other
+key while the config loads, and then refuses to build the optimizer with it, whatever its value, 0 and a negative one
+included. `gradient_clipping` itself defaults to 1.0 since 0.19.3, so a norm that is moved nowhere is not the same as
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
+from ds_accum.lint.built_from_config import optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import UNLESS_THE_SCRIPT_PASSES_ONE
 from ds_accum.lint.wording import shown
+
+KEY = "max_grad_norm"
 
 BAD = (
     Example(
-        config='{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "max_grad_norm": 0.5}}}',
+        config='{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "max_grad_norm": 0.3}}}',
         launch=Launch(world_size=1, client_optimizer=False),
         reports=(
             Report(
                 at="optimizer.params.max_grad_norm",
-                message="optimizer.params.max_grad_norm is 0.5, but DeepSpeed clips by gradient_clipping at the root",
+                message="DeepSpeed refuses max_grad_norm as a parameter of the optimizer, whatever its value",
+            ),
+        ),
+    ),
+    Example(
+        config='{"train_batch_size": 8, "optimizer": {"type": "Lamb", "params": {"max_grad_norm": 0}}}',
+        reports=(
+            Report(
+                at="optimizer.params.max_grad_norm",
+                message="DeepSpeed refuses max_grad_norm as a parameter of the optimizer, whatever its value, unless"
+                " the script passes its own optimizer",
             ),
         ),
     ),
@@ -32,7 +46,7 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 8,
-  "gradient_clipping": 0.5,
+  "gradient_clipping": 0.3,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
 }
 """,
@@ -42,23 +56,16 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    optimizer = context.block("optimizer")
-    params = optimizer.get("params")
-    if (
-        context.launch.client_optimizer
-        or context.version < (0, 19, 6)
-        or not isinstance(optimizer.get("type"), str)
-        or not isinstance(params, Mapping)
-        or "max_grad_norm" not in params
-    ):
+    built, params = optimizer_from_config(context), params_of(context.block("optimizer"))
+    # What is no number can't even be compared with 0, and fails while the config loads.
+    if built is None or not isinstance(params.get(KEY), int | float):
         return
     yield Finding(
-        at=("optimizer", "params", "max_grad_norm"),
+        at=("optimizer", "params", KEY),
         on_key=True,
-        message=f"optimizer.params.max_grad_norm is {shown(params['max_grad_norm'])}, but DeepSpeed clips by"
-        " gradient_clipping at the root",
-        help='remove it, and write "gradient_clipping" at the root of the config',
-        depends_on=None if context.builds_optimizer_from_config else UNLESS_THE_SCRIPT_PASSES_ONE,
+        message=f"DeepSpeed refuses {KEY} as a parameter of the optimizer, whatever its value",
+        help=f'remove it, and set "gradient_clipping": {shown(params[KEY])} at the root of the config',
+        depends_on=built.depends_on,
     )
 
 
@@ -71,4 +78,5 @@ RULE = Rule(
     check=check,
     bad=BAD,
     good=GOOD,
+    references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
 )

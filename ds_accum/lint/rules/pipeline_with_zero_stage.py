@@ -1,7 +1,8 @@
-"""A pipeline with ZeRO stage 2 or 3.
+"""ZeRO shards gradients or parameters, and the script runs a pipeline.
 
-Pipeline stages accumulate whole gradients over the micro-batches in flight; stage 2 and 3 keep only a shard of each.
-The pipeline engine asserts it after the ZeRO optimizer has been built.
+A pipeline stage needs the gradients of all its micro-batches at once, while ZeRO-2 gives them away after each of them
+and ZeRO-3 the parameters too. DeepSpeed's pipeline engine accepts stages 0 and 1, and says so only after it has built
+the whole optimizer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
+from ds_accum.lint.setting_words import zero_stage
 
 BAD = (
     Example(
@@ -26,7 +28,7 @@ BAD = (
         reports=(
             Report(
                 at="zero_optimization.stage",
-                message="ZeRO stage 2 (line 5) can't run in a pipeline of 2 stages",
+                message="ZeRO stage 2 (line 5) can't be combined with pipeline parallelism, here of size 2",
             ),
         ),
     ),
@@ -47,21 +49,19 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    stages = context.launch.pipeline_parallel_size
-    stage = context.config.zero_stage
-    if stages > 1 and stage is not None and stage >= 2:
+    size = context.launch.pipeline_parallel_size
+    if size > 1 and context.config.zero_stage in (2, 3):
         yield Finding(
             at=("zero_optimization", "stage"),
-            message=f"ZeRO stage {stage} ({context.line('zero_optimization', 'stage')}) can't run in a pipeline of"
-            f" {stages} stages",
-            help="use ZeRO stage 0 or 1, or no pipeline",
+            message=f"{zero_stage(context)} can't be combined with pipeline parallelism, here of size {size}",
+            help="use stage 0 or 1",
         )
 
 
 RULE = Rule(
     code="DSA601",
     name="pipeline-with-zero-stage",
-    summary="a pipeline with ZeRO stage 2 or 3",
+    summary="ZeRO-2 or ZeRO-3 is combined with pipeline parallelism",
     rationale=__doc__,
     when=When.START,
     check=check,

@@ -1,107 +1,135 @@
-"""The config names an optimizer that DeepSpeed does not have.
+"""The config names an optimizer that DeepSpeed can't build.
 
-DeepSpeed knows a handful by name, in any spelling of upper and lower case, and looks all others up in `torch.optim`,
-where the case counts: "sgd" is not found, "SGD" is. Names of other libraries ("adamw_torch", "paged_adamw_8bit") and
-of DeepSpeed's own classes ("FusedAdam") are not known. The 1-bit optimizers were dropped in 0.19.7.
+DeepSpeed knows a handful of names by itself, in any case (`Adam`, `adamw`, `LAMB`); every other one it looks up in
+`torch.optim`, where case counts: `SGD` is there, `sgd` is not. The names that other tools use for the same optimizers
+(`adamw_torch`, `FusedAdam`, `paged_adamw_8bit`) are in neither place. A name that does stand in `torch.optim` but is no
+optimizer, such as the module `lr_scheduler`, passes the first check and fails when it is called.
+
+The 1-bit optimizers were dropped with 0.19.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from ds_accum.config.launch import Launch
-from ds_accum.config.optimizers import (
-    named_optimizers,
-    optimizer_removed_in,
-    torch_optimizers,
-    uncallable_optimizers,
-)
+from ds_accum.config.optimizers import named_optimizers, optimizer_removed_in, other_names, torch_optimizers
+from ds_accum.config.schema import format_version
+from ds_accum.lint.built_from_config import closest_name, optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import UNLESS_THE_SCRIPT_PASSES_ONE
-from ds_accum.lint.wording import did_you_mean, shown
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
-        config='{"train_batch_size": 8, "optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-4}}}',
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "adamw_torch", "params": {"lr": 1e-4}}
+}
+""",
         launch=Launch(world_size=1, client_optimizer=False),
-        reports=(Report(at="optimizer.type", message='the optimizer "OneBitAdam" was removed in DeepSpeed 0.19.7'),),
-    ),
-    Example(
-        config='{"train_batch_size": 8, "optimizer": {"type": "sgd", "params": {"lr": 0.1}}}',
-        launch=Launch(world_size=1, client_optimizer=False),
-        reports=(Report(at="optimizer.type", message='neither DeepSpeed nor torch.optim has an optimizer "sgd"'),),
-    ),
-    Example(
-        config='{"train_batch_size": 8, "optimizer": {"type": "adamw_torch", "params": {"lr": 1e-4}}}',
         reports=(
             Report(
                 at="optimizer.type",
-                message='neither DeepSpeed nor torch.optim has an optimizer "adamw_torch", unless the script passes its'
+                message='DeepSpeed knows no optimizer "adamw_torch", and torch.optim has none of that name',
+            ),
+        ),
+    ),
+    Example(
+        config='{"train_batch_size": 8, "optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-4}}}',
+        reports=(
+            Report(
+                at="optimizer.type",
+                message='DeepSpeed 0.19.7 removed the optimizer "OneBitAdam", unless the script passes its'
                 " own optimizer",
             ),
         ),
-        deepspeed=None,
+    ),
+    Example(
+        config='{"train_batch_size": 8, "optimizer": {"type": "lr_scheduler"}}',
+        launch=Launch(world_size=1, client_optimizer=False),
+        reports=(
+            Report(
+                at="optimizer.type",
+                message='"lr_scheduler" is no optimizer, though torch.optim has something of that name',
+            ),
+        ),
     ),
 )
 
 GOOD = (
     Example(
+        config='{"train_batch_size": 8, "optimizer": {"type": "ADAMW", "params": {"lr": 1e-4}}}',
+        launch=Launch(world_size=1, client_optimizer=False),
+    ),
+    Example(
         config='{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}',
         launch=Launch(world_size=1, client_optimizer=False),
     ),
-    # Unused: the script's own optimizer decides.
-    Example(
-        config='{"train_batch_size": 8, "optimizer": {"type": "sgd", "params": {"lr": 0.1}}}',
-        launch=Launch(world_size=1, client_optimizer=True),
-    ),
+)
+
+# DeepSpeed's own names as its documentation spells them; it takes them in any case.
+_SPELLING: Mapping[str, str] = {
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "adagrad": "Adagrad",
+    "lamb": "Lamb",
+    "lion": "Lion",
+    "muon": "Muon",
+    "muadam": "MuAdam",
+    "muadamw": "MuAdamW",
+    "musgd": "MuSGD",
+}
+
+# What other tools add to a name to say who implements it, or in how many bits it keeps its states.
+_ADDITIONS = re.compile(
+    r"deepspeed|fused|paged|torch|apex|anyprecision|npu|xla|hf|bnb|cpu|ds|8-?bit|32-?bit|4-?bit|[_\-. ]"
 )
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    name = context.block("optimizer").get("type")
-    if not isinstance(name, str) or context.launch.client_optimizer:
+    name, built = context.block("optimizer").get("type"), optimizer_from_config(context)
+    if not isinstance(name, str) or built is None or name.startswith("__"):
         return
     if name.lower() in named_optimizers(context.version) or name in torch_optimizers():
         return
+    if other_names("optimizers").get(name) == "callable":
+        return
+    message, help_ = _wrong_name(context, name)
+    yield Finding(at=("optimizer", "type"), message=message, help=help_, depends_on=built.depends_on)
+
+
+def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:
     removed_in = optimizer_removed_in(name, context.version)
     if removed_in is not None:
-        message = f"the optimizer {shown(name)} was removed in DeepSpeed {removed_in}"
-        help_ = "use AdamW or Lamb, or an older DeepSpeed"
-    elif name in uncallable_optimizers():
-        message = f"{shown(name)} is a part of torch.optim, but no optimizer"
-        help_ = "name an optimizer, such as AdamW"
-    else:
-        message = f"neither DeepSpeed nor torch.optim has an optimizer {shown(name)}"
-        help_ = _help(name)
-    yield Finding(
-        at=("optimizer", "type"),
-        message=message,
-        help=help_,
-        depends_on=None if context.builds_optimizer_from_config else UNLESS_THE_SCRIPT_PASSES_ONE,
-    )
+        return f"DeepSpeed {removed_in} removed the optimizer {shown(name)}", "use Adam, AdamW or Lamb"
+    meant = _meant(context, name)
+    help_ = f"did you mean {shown(meant)}?" if meant else "use one that DeepSpeed or torch.optim has"
+    if name in other_names("optimizers"):
+        return f"{shown(name)} is no optimizer, though torch.optim has something of that name", help_
+    release = "DeepSpeed"
+    if name.lower() in _SPELLING:
+        release = f"DeepSpeed {format_version(context.version)}"
+    return f"{release} knows no optimizer {shown(name)}, and torch.optim has none of that name", help_
 
 
-def _help(name: str) -> str:
-    same = next((known for known in torch_optimizers() if known.lower() == name.lower()), None)
-    if same is not None:
-        return f'write "{same}": torch\'s names are spelt with their capitals'
-    for known in ("adamw", "adam", "lion", "lamb", "adagrad"):
-        if known in name.lower().replace("_", ""):
-            return f'did you mean "{known.capitalize().replace("Adamw", "AdamW")}"?'
-    meant = did_you_mean(name, [known.lower() for known in torch_optimizers()])
-    spelt = next((known for known in torch_optimizers() if known.lower() == meant), None)
-    return f'did you mean "{spelt}"?' if spelt else "name an optimizer of DeepSpeed or torch.optim, such as AdamW"
+def _meant(context: LintContext, name: str) -> str | None:
+    known = {spelling.lower(): spelling for spelling in torch_optimizers() if spelling != "Optimizer"}
+    known |= {word: _SPELLING[word] for word in named_optimizers(context.version) if word in _SPELLING}
+    bare = _ADDITIONS.sub("", name.lower())
+    return known.get(bare) or closest_name(name, known.values())
 
 
 RULE = Rule(
     code="DSA501",
     name="unknown-optimizer",
-    summary="the config names an optimizer that DeepSpeed does not have",
+    summary="the config names an optimizer that DeepSpeed can't build",
     rationale=__doc__,
     when=When.START,
     check=check,
     bad=BAD,
     good=GOOD,
+    references=("https://www.deepspeed.ai/docs/config-json/#optimizer-parameters",),
 )

@@ -1,76 +1,127 @@
-"""The config names a learning rate scheduler that neither DeepSpeed nor torch has.
+"""The config names a learning rate scheduler that DeepSpeed can't build.
 
-DeepSpeed's own are WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest; every other name is looked up in
-`torch.optim.lr_scheduler`. The case counts.
+DeepSpeed has five of its own, `WarmupLR` and the like, and looks for any other name in `torch.optim.lr_scheduler`; case
+counts in both. It asks for the name as an attribute of the module, so that `math` and the module's constants pass and
+fail when they are called. Some of torch's schedulers want a function, or other schedulers, which no file can hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ds_accum.config.launch import Launch
-from ds_accum.config.optimizers import (
-    deepspeed_schedulers,
-    scheduler_signature,
-    torch_schedulers,
-    uncallable_schedulers,
-)
+from ds_accum.config.optimizers import NOT_FROM_A_FILE, deepspeed_schedulers, other_names, torch_schedulers
+from ds_accum.lint.built_from_config import closest_name, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.scheduler_launch import depends_on, is_never_built
-from ds_accum.lint.wording import did_you_mean, shown
-
-_LAUNCH = Launch(world_size=1, client_optimizer=False, client_scheduler=False)
-
-_CONFIG = """{
-  "train_batch_size": 8,
-  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "scheduler": {"type": "%s", "params": {"total_num_steps": 100, "warmup_num_steps": 10}}
-}
-"""
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
-        config=_CONFIG % "WarmupCosine",
-        launch=_LAUNCH,
-        reports=(Report(at="scheduler.type", message='neither DeepSpeed nor torch has a scheduler "WarmupCosine"'),),
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupCosine", "params": {"total_num_steps": 1000}}
+}
+""",
+        launch=Launch(world_size=1, client_scheduler=False),
+        reports=(
+            Report(
+                at="scheduler.type",
+                message='DeepSpeed has no scheduler "WarmupCosine", nor has torch.optim.lr_scheduler',
+            ),
+        ),
+    ),
+    Example(
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "LambdaLR", "params": {"lr_lambda": "lambda step: 1"}}
+}
+""",
+        reports=(
+            Report(
+                at="scheduler.type",
+                message="LambdaLR takes a function, so no config can set it up, unless the script passes its own"
+                " scheduler",
+            ),
+        ),
+    ),
+    Example(
+        config='{"train_batch_size": 8, "scheduler": {"type": "math", "params": {}}}',
+        launch=Launch(world_size=1, client_optimizer=True, client_scheduler=False),
+        reports=(
+            Report(
+                at="scheduler.type",
+                message='"math" is no scheduler, though the module where DeepSpeed looks has something of that name',
+            ),
+        ),
     ),
 )
 
 GOOD = (
-    Example(config=_CONFIG % "WarmupCosineLR", launch=_LAUNCH),
     Example(
-        config=_CONFIG % "WarmupCosine", launch=Launch(world_size=1, client_optimizer=False, client_scheduler=True)
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}
+}
+""",
+        launch=Launch(world_size=1, client_scheduler=False),
+    ),
+    # Without an optimizer nothing is scheduled, and nobody looks at the name.
+    Example(
+        config='{"train_batch_size": 8, "scheduler": {"type": "WarmupCosine"}}',
+        launch=Launch(world_size=1, client_optimizer=False),
     ),
 )
 
+# What the same schedules are called elsewhere.
+_OTHER_NAMES: Mapping[str, str] = {
+    "linear": "WarmupDecayLR",
+    "cosine": "WarmupCosineLR",
+    "constant_with_warmup": "WarmupLR",
+    "warmup": "WarmupLR",
+}
+
 
 def check(context: LintContext) -> Iterator[Finding]:
-    name = context.block("scheduler").get("type")
-    if not isinstance(name, str) or is_never_built(context) or scheduler_signature(name) is not None:
+    name, built = context.block("scheduler").get("type"), scheduler_from_config(context)
+    if not isinstance(name, str) or built is None or name.startswith("__"):
         return
-    if name in uncallable_schedulers():
-        message = f"{shown(name)} is found where DeepSpeed looks for schedulers, but is none"
+    if name in NOT_FROM_A_FILE:
+        message = f"{name} {NOT_FROM_A_FILE[name]}, so no config can set it up"
+        help_ = "pass the scheduler to deepspeed.initialize in the script, or use one of DeepSpeed's own"
+    elif name in deepspeed_schedulers() or name in torch_schedulers():
+        return
     else:
-        message = f"neither DeepSpeed nor torch has a scheduler {shown(name)}"
-    known = {scheduler.lower(): scheduler for scheduler in (*torch_schedulers(), *deepspeed_schedulers())}
-    meant = known.get(did_you_mean(name, known) or "")
-    yield Finding(
-        at=("scheduler", "type"),
-        message=message,
-        help=f'did you mean "{meant}"?' if meant else f"use one of {', '.join(deepspeed_schedulers())}",
-        depends_on=depends_on(context),
-    )
+        other = other_names("schedulers").get(name)
+        if other == "callable":
+            return
+        message = f"DeepSpeed has no scheduler {shown(name)}, nor has torch.optim.lr_scheduler"
+        if other == "uncallable":
+            message = (
+                f"{shown(name)} is no scheduler, though the module where DeepSpeed looks has something of that name"
+            )
+        meant = _meant(name)
+        help_ = f"did you mean {shown(meant)}?" if meant else f"use one of {', '.join(deepspeed_schedulers())}"
+    yield Finding(at=("scheduler", "type"), message=message, help=help_, depends_on=built.depends_on)
+
+
+def _meant(name: str) -> str | None:
+    own = _OTHER_NAMES.get(name.lower()) or closest_name(name, deepspeed_schedulers())
+    return own or closest_name(name, [known for known in torch_schedulers() if known not in NOT_FROM_A_FILE])
 
 
 RULE = Rule(
     code="DSA510",
     name="unknown-scheduler",
-    summary="the config names a scheduler that neither DeepSpeed nor torch has",
+    summary="the config names a learning rate scheduler that DeepSpeed can't build",
     rationale=__doc__,
     when=When.START,
     check=check,
     bad=BAD,
     good=GOOD,
+    references=("https://www.deepspeed.ai/docs/config-json/#scheduler-parameters",),
 )

@@ -1,7 +1,9 @@
-"""ZeRO with an optimizer that DeepSpeed has not tested it with.
+"""ZeRO is to shard an optimizer that DeepSpeed has not tested it with.
 
-Adam, AdamW, Adagrad, Lion and Muon are; SGD, RMSprop, Lamb and the rest of `torch.optim` need
-`zero_allow_untested_optimizer: true` at the root (inside `zero_optimization` the key is refused).
+ZeRO flattens the parameters into one long vector and gives each rank a slice of it. That is right for an optimizer
+which treats every number alike, and wrong for one that looks at whole tensors: LAMB's trust ratio, Adafactor's rows
+and columns. DeepSpeed lists the optimizers that it knows to be safe, Adam, AdamW, Adagrad, Lion and Muon, and refuses
+all others until `zero_allow_untested_optimizer` says that this is meant.
 """
 
 from __future__ import annotations
@@ -10,27 +12,29 @@ from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import resolve_optimizer
+from ds_accum.lint.built_from_config import optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import UNLESS_THE_SCRIPT_PASSES_ONE, zero_stage
+from ds_accum.lint.setting_words import origin, zero_stage
+from ds_accum.lint.wording import shown
 
-_CONFIG = """{
-  "train_batch_size": 8,
-  "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
-  "zero_optimization": {"stage": 1}%s
-}
-"""
+SWITCH = "zero_allow_untested_optimizer"
 
 BAD = (
     Example(
-        config=_CONFIG % "",
+        config="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2},
+  "optimizer": {"type": "SGD", "params": {"lr": 0.1}}
+}
+""",
         launch=Launch(world_size=1, client_optimizer=False),
         reports=(
             Report(
                 at="optimizer.type",
-                message="torch.optim.SGD is untested with ZeRO stage 1 (line 4), and zero_allow_untested_optimizer is"
-                " not set",
+                message="ZeRO stage 2 (line 3) refuses torch.optim.SGD: DeepSpeed has not tested the two together, and"
+                " zero_allow_untested_optimizer is false (the default)",
             ),
         ),
     ),
@@ -38,33 +42,48 @@ BAD = (
 
 GOOD = (
     Example(
-        config=_CONFIG % ',\n  "zero_allow_untested_optimizer": true',
+        config="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2},
+  "zero_allow_untested_optimizer": true,
+  "optimizer": {"type": "SGD", "params": {"lr": 0.1}}
+}
+""",
+        launch=Launch(world_size=1, client_optimizer=False),
+    ),
+    Example(
+        config="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2},
+  "optimizer": {"type": "Adagrad", "params": {"lr": 0.1}}
+}
+""",
         launch=Launch(world_size=1, client_optimizer=False),
     ),
 )
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    if not context.config.zero_stage or context.launch.client_optimizer:
+    built, config = optimizer_from_config(context), context.config
+    allowed = config.top.get(SWITCH)
+    if built is None or config.zero_stage not in (1, 2, 3) or allowed:
         return
-    if context.config.top.get("zero_allow_untested_optimizer"):
-        return
-    choice = resolve_optimizer(context.config)
+    choice = resolve_optimizer(config)
     if choice is None or choice.is_tested_with_zero is not False:
         return
     yield Finding(
         at=("optimizer", "type"),
-        message=f"{choice.full_name} is untested with {zero_stage(context)}, and zero_allow_untested_optimizer is not"
-        " set",
-        help='write "zero_allow_untested_optimizer": true at the root of the config, or use AdamW',
-        depends_on=None if context.builds_optimizer_from_config else UNLESS_THE_SCRIPT_PASSES_ONE,
+        message=f"{zero_stage(context)} refuses {choice.full_name}: DeepSpeed has not tested the two together, and"
+        f" {SWITCH} is {shown(allowed)} ({origin(context, SWITCH)})",
+        help=f'set "{SWITCH}": true at the root of the config, or use AdamW',
+        depends_on=built.depends_on,
     )
 
 
 RULE = Rule(
     code="DSA505",
     name="untested-optimizer-with-zero",
-    summary="an optimizer that DeepSpeed has not tested with ZeRO",
+    summary="ZeRO is to shard an optimizer that DeepSpeed has not tested it with",
     rationale=__doc__,
     when=When.START,
     check=check,
