@@ -45,9 +45,11 @@ class Comparison:
         claims = certain(self.diagnostics, When.LOAD)
         if any(item.code == RULE_FAILED for item in self.diagnostics):
             return "rule failed"
-        if self.verdict.error is not None and not claims:
-            return None if why_only_here(self.verdict.error) else "missed"
-        return "false alarm" if claims and self.verdict.error is None else None
+        if self.verdict.error is None:
+            return "false alarm" if claims else None
+        if self.verdict.when is When.START:
+            claims += certain(self.diagnostics, When.START)
+        return "missed" if not claims and not why_only_here(self.verdict.error) else None
 
     @property
     def signature(self) -> tuple[str, ...]:
@@ -55,6 +57,8 @@ class Comparison:
         if self.disagreement == "missed":
             words = re.sub(r"'[^']*'|[-\d.]+", "_", self.verdict.error or "")
             return ("missed", words[:80])
+        if self.disagreement == "rule failed":
+            return ("rule failed", *sorted({item.message for item in self.diagnostics if item.code == RULE_FAILED}))
         return (str(self.disagreement), *sorted({item.code for item in certain(self.diagnostics, When.LOAD)}))
 
     def __str__(self) -> str:

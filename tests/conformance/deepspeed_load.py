@@ -3,10 +3,11 @@
     load_file(path, launch)        as `deepspeed.initialize(config=path)` does
     load_values(values, launch)    as `deepspeed.initialize(config=values)` does
 
-It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does
-with a config before it touches the model, which is to read the file, to lay out the mesh that the config asks for, to
-look for tensor parallelism, and to construct `DeepSpeedConfig`. Nothing is copied from DeepSpeed and nothing of it is
-replaced, but for the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
+It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does with a
+config before it touches the model. That is to read the file and to construct `DeepSpeedConfig`, which is called loading
+here, and two steps besides: to lay out the mesh that the config asks for, and to look for tensor parallelism. What those
+refuse counts as refused at start. Nothing is copied from DeepSpeed but these two steps, and nothing of it is replaced but
+the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import resource
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ds_accum.config.launch import Launch
+from ds_accum.lint.diagnostic import When
 
 # A test run on a machine with a GPU is about the same configs as one without.
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -30,9 +32,10 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What DeepSpeed did: `error` is the exception that it died of, in one line, None if it went on."""
+    """What DeepSpeed did: `error` is the exception that it died of, in one line, None if it went on; and when it died."""
 
     error: str | None = None
+    when: When = When.LOAD
 
     @property
     def refused(self) -> bool:
@@ -40,29 +43,24 @@ class Verdict:
 
 
 def load_file(path: str | Path, launch: Launch) -> Verdict:
-    """DeepSpeed's verdict on a config file. Raises ValueError if the launch has no world size."""
+    """DeepSpeed's verdict on a config file. The launch must have a world size."""
     from deepspeed.runtime.tensor_parallel.init_utils import load_ds_config
 
     with _undisturbed():
         try:
             values = load_ds_config(str(path))
-            _load(values, launch)
         except Exception as error:
             return Verdict(error=in_one_line(error))
-    return Verdict()
+        return _verdict(values, launch)
 
 
 def load_values(values: Mapping[str, Any], launch: Launch) -> Verdict:
-    """DeepSpeed's verdict on a config that the script hands over as a dictionary.
+    """DeepSpeed's verdict on a config that the script hands over as a dictionary. The launch must have a world size.
 
-    DeepSpeed gets a copy: it writes into what it is given. Raises ValueError if the launch has no world size.
+    DeepSpeed gets a copy: it writes into what it is given.
     """
     with _undisturbed():
-        try:
-            _load(copy.deepcopy(dict(values)), launch)
-        except Exception as error:
-            return Verdict(error=in_one_line(error))
-    return Verdict()
+        return _verdict(copy.deepcopy(dict(values)), launch)
 
 
 def in_one_line(error: BaseException) -> str:
@@ -71,26 +69,41 @@ def in_one_line(error: BaseException) -> str:
     return text if len(text) <= 400 else text[:397] + "..."
 
 
-def _load(values: Any, launch: Launch) -> None:
-    if launch.world_size is None:
-        raise ValueError("DeepSpeed always has a world size")
-    if "sequence_parallel_size" not in values or "data_parallel_size" not in values:
-        _load_on_one_rank(values, launch, mesh=None)
-        return
-    # A mesh that does not fill the world fails on the ranks outside it.
-    for rank in sorted({0, launch.world_size - 1}):
-        with _mesh((values["data_parallel_size"], values["sequence_parallel_size"]), rank, launch.world_size) as mesh:
-            _load_on_one_rank(copy.deepcopy(values), launch, mesh)
+def _verdict(values: Any, launch: Launch) -> Verdict:
+    """What the first and the last rank die of; a mesh that does not fill the world fails on the ranks outside it."""
+    assert launch.world_size is not None, "a job always has a world size"
+    try:
+        asks_for_a_mesh = "sequence_parallel_size" in values and "data_parallel_size" in values
+    except TypeError as error:
+        return Verdict(error=in_one_line(error))
+    for rank in sorted({0, launch.world_size - 1}) if asks_for_a_mesh else (0,):
+        verdict = _verdict_of_one_rank(copy.deepcopy(values), launch, rank, asks_for_a_mesh)
+        if verdict.refused:
+            # The first rank would have loaded the config: the job only fails to start as a whole.
+            return verdict if rank == 0 else replace(verdict, when=When.START)
+    return Verdict()
 
 
-def _load_on_one_rank(values: Any, launch: Launch, mesh: Any) -> None:
+def _verdict_of_one_rank(values: Any, launch: Launch, rank: int, asks_for_a_mesh: bool) -> Verdict:
+    when = When.START
+    try:
+        with _mesh(values, rank, launch.world_size) if asks_for_a_mesh else contextlib.nullcontext() as mesh:
+            # With a pipeline module `initialize` keeps the mesh to itself.
+            mesh = None if launch.pipeline_parallel_size > 1 else mesh
+            when = When.LOAD
+            _construct(values, launch, mesh)
+            when = When.START
+            # As `initialize` asks, on the way; it then turns on a mode that only building an engine would notice.
+            autotp_size = values.get("tensor_parallel", {}).get("autotp_size", 0)
+            _ = autotp_size and autotp_size > 0
+    except Exception as error:
+        return Verdict(error=in_one_line(error), when=when)
+    return Verdict()
+
+
+def _construct(values: Any, launch: Launch, mesh: Any) -> None:
     from deepspeed.runtime import config as deepspeed_config
 
-    # As `initialize` asks; it then turns on a mode that only building an engine would notice.
-    autotp_size = values.get("tensor_parallel", {}).get("autotp_size", 0)
-    _ = autotp_size and autotp_size > 0
-    # With a pipeline module `initialize` keeps the mesh to itself.
-    mesh = None if launch.pipeline_parallel_size > 1 else mesh
     real = deepspeed_config.dist
     deepspeed_config.dist = _World(launch.world_size)
     try:
@@ -148,8 +161,8 @@ def _model_parallel_unit(launch: Launch) -> _MegatronUnit | _UlyssesUnit | None:
 
 
 @contextlib.contextmanager
-def _mesh(shape: tuple[Any, Any], rank: int, world_size: int) -> Iterator[Any]:
-    """The mesh of the config as torch lays it out for one rank.
+def _mesh(values: Mapping[str, Any], rank: int, world_size: int | None) -> Iterator[Any]:
+    """The mesh of a config as torch lays it out for one rank.
 
     torch's own "fake" process group has any number of ranks, and sends nothing.
     """
@@ -161,6 +174,7 @@ def _mesh(shape: tuple[Any, Any], rank: int, world_size: int) -> Iterator[Any]:
     hook = sys.excepthook
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     try:
+        shape = (values["data_parallel_size"], values["sequence_parallel_size"])
         yield init_device_mesh("cpu", shape, mesh_dim_names=("data_parallel", "sequence_parallel"))
     finally:
         torch.distributed.destroy_process_group()

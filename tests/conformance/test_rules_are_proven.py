@@ -120,15 +120,19 @@ def react(claims: Sequence[Claim], folder: Path) -> dict[str, list[Reaction]]:
         path = folder / f"{claim.name}.json"
         path.write_text(claim.config, "utf-8")
         refused_at_load = False
+        can_be_started = claim.when is not When.LOAD and _ranks_of(claim.launch) is not None
         for world_size in (claim.launch.world_size,) if claim.launch.world_size else SOME_WORLD_SIZES:
+            if world_size % claim.launch.model_parallel_size:
+                continue
             launch = replace(claim.launch, world_size=world_size)
-            if world_size % launch.model_parallel_size == 0:
-                verdict = load_file(path, launch)
-                refused_at_load |= verdict.refused
-                if verdict.error is not None or claim.when is When.LOAD:
-                    reactions[claim.name].append(_reaction(describe(launch), When.LOAD, verdict.error))
-        if claim.when is not When.LOAD and not refused_at_load:
+            verdict = load_file(path, launch)
+            refused_at_load |= verdict.refused and verdict.when is When.LOAD
+            if claim.when is When.LOAD or (verdict.refused and not can_be_started):
+                reactions[claim.name].append(_reaction(describe(launch), verdict.when, verdict.error))
+        if can_be_started and not refused_at_load:
             trials |= {trial.name: (claim, trial) for trial in _trials_of(claim, path)}
+        elif can_be_started:
+            reactions[claim.name].append(_reaction(describe(claim.launch), When.LOAD, "refused at load"))
     outcomes = run_trials(trial for _, trial in trials.values())
     for name, (claim, _) in trials.items():
         outcome = outcomes[name]
@@ -143,12 +147,16 @@ def _reaction(launch: str, when: When, error: str | None) -> Reaction:
     return Reaction(launch=launch, refused=when, error=error, unknown=why_only_here(error))
 
 
-def _trials_of(claim: Claim, path: Path) -> Iterator[Trial]:
-    """The launches of real ranks that a claim is about; none where they would be too many, or need an `mpu`."""
-    launch = claim.launch
+def _ranks_of(launch: Launch) -> int | None:
+    """How many real ranks show a launch; None where they would be too many, or need an `mpu`."""
     ranks = launch.world_size or launch.pipeline_parallel_size
-    if ranks > MOST_RANKS or launch.model_parallel_size != launch.pipeline_parallel_size:
-        return
+    return ranks if ranks <= MOST_RANKS and launch.model_parallel_size == launch.pipeline_parallel_size else None
+
+
+def _trials_of(claim: Claim, path: Path) -> Iterator[Trial]:
+    """The launches of real ranks that a claim is about."""
+    launch, ranks = claim.launch, _ranks_of(claim.launch)
+    assert ranks is not None
     optimizers: tuple[ClientOptimizer | None, ...] = (None, "torch", "deepspeed")
     if launch.client_optimizer is not None:
         optimizers = ("torch", "deepspeed") if launch.client_optimizer else (None,)

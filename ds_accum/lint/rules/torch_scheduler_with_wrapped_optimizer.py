@@ -80,7 +80,9 @@ GOOD = (
 
 def check(context: LintContext) -> Iterator[Finding]:
     name, built, config = context.block("scheduler").get("type"), scheduler_from_config(context), context.config
-    if built is None or name not in torch_schedulers() or name in NOT_FROM_A_FILE or config.zero_stage is None:
+    if built is None or not isinstance(name, str) or config.zero_stage is None:
+        return
+    if name not in torch_schedulers() or name in NOT_FROM_A_FILE:
         return
     dtype = support.model_dtype(config)
     if config.zero_stage == 0 and dtype == "fp32":
