@@ -30,7 +30,24 @@ def write(random: Random, values: dict[str, Any]) -> str:
 
 
 # Texts that hold something else than an object, or hardly anything.
-_NO_CONFIGS = ("", " \n", "{}", "[]", "null", "true", "8", '"x"', "x", "[{}]", "# a note", "{}{}", "{", "x: 1", "\ufeff", "{:}")
+_NO_CONFIGS = (
+    "",
+    " \n",
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "8",
+    '"x"',
+    "x",
+    "[{}]",
+    "# a note",
+    "{}{}",
+    "{",
+    "x: 1",
+    "\ufeff",
+    "{:}",
+)
 
 
 class _Hjson:
