@@ -27,19 +27,25 @@ SLOWEST = 1.0
 def main(first: int, count: int) -> None:
     inputs = samples()
     slowest = 0.0
-    kinds: set[str] = set()
     for seed in range(first, first + count):
         item = fuzz(seed, inputs)
-        kinds.add(item.kind)
-        started = time.process_time()
-        problems = list(problems_of(item))
-        took = time.process_time() - started
-        slowest = max(slowest, took)
+        took, problems = timed(item)
+        if took > SLOWEST:
+            # Whatever else the machine was doing at the time, it is not likely to do three times.
+            took = min(took, timed(item)[0], timed(item)[0])
         if took > SLOWEST:
             problems.append(f"took {took:.2f} s")
+        slowest = max(slowest, took)
         for problem in problems:
             print(json.dumps({"seed": seed, "kind": item.kind, "problem": problem}), flush=True)
-    print(json.dumps({"linted": count, "slowest": slowest, "kinds": sorted(kinds)}), flush=True)
+    print(json.dumps({"linted": count, "slowest": slowest}), flush=True)
+
+
+def timed(item: FuzzedInput) -> tuple[float, list[str]]:
+    """Seconds of this process' own time, and what went wrong."""
+    started = time.process_time()
+    problems = list(problems_of(item))
+    return time.process_time() - started, problems
 
 
 def samples() -> list[bytes]:

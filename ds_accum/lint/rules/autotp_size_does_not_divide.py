@@ -81,15 +81,14 @@ def check(context: LintContext) -> Iterator[Finding]:
     if not block.present or not block.is_mapping or "tensor_parallel" not in context.config.top.block.keys:
         return
     written = block.raw.get("autotp_size")
-    # `deepspeed.initialize` itself looks since 0.18.6, while it loads the config and before the block's model does;
-    # what is empty passes there, and is refused by the model.
+    # `deepspeed.initialize` itself looks since 0.18.6, after the block's model; what is empty
+    # passes there, and is refused by the model.
     if isinstance(written, str | list | dict) and written and context.version >= (0, 18, 6):
         if written == "auto" or "autotp_size" in block.values:
             yield Finding(
                 at=SIZE,
                 message=f"{dotted(SIZE)} must be an integer, but is {what(written)}",
                 help="write the number without quotes, or leave the key out",
-                when=When.LOAD,
             )
         return
     size = block.get("autotp_size")

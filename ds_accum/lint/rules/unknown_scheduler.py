@@ -15,7 +15,7 @@ from ds_accum.lint.built_from_config import closest_name, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import shown
+from ds_accum.lint.wording import shown, what
 
 BAD = (
     Example(
@@ -88,9 +88,12 @@ _OTHER_NAMES: Mapping[str, str] = {
 
 def check(context: LintContext) -> Iterator[Finding]:
     name, built = context.block("scheduler").get("type"), scheduler_from_config(context)
-    if not isinstance(name, str) or built is None or name.startswith("__"):
+    if built is None or (isinstance(name, str) and name.startswith("__")):
         return
-    if name in NOT_FROM_A_FILE:
+    if not isinstance(name, str):
+        message = f"scheduler.type must be the name of a scheduler, but is {what(name)}"
+        help_ = f"use one of {', '.join(deepspeed_schedulers())}"
+    elif name in NOT_FROM_A_FILE:
         message = f"{name} {NOT_FROM_A_FILE[name]}, so no config can set it up"
         help_ = "pass the scheduler to deepspeed.initialize in the script, or use one of DeepSpeed's own"
     elif name in deepspeed_schedulers() or name in torch_schedulers():

@@ -162,7 +162,11 @@ def _refused_by_the_first_step(
             continue  # overridden for the matrices, for which alone this is certain
         when, depends_on = _steps_when_built(context), built.depends_on
         if when is When.FIRST_STEP and key in _SET_BY_SCHEDULERS:
-            if context.block("scheduler").get("type") is not None or context.launch.client_scheduler:
+            # WarmupCosineLR alone computes with the optimizer's own, and fails where the kernel would have.
+            if (
+                context.block("scheduler").get("type") not in (None, "WarmupCosineLR")
+                or context.launch.client_scheduler
+            ):
                 continue
             if context.launch.client_scheduler is None:
                 depends_on = built.and_only(UNLESS_A_SCHEDULER_SETS_IT)
