@@ -164,8 +164,8 @@ def resolve_batch(values: Mapping[str, Any], launch: Launch) -> BatchResolution:
     whole = {key: int(value) for key, value in written.items() if _is_whole(value)}
     all_whole = len(whole) == len(written) and _is_whole(data_parallel.size or 1)
     if data_parallel.size is None:
-        # What adds up at no world at all is known without one.
-        imbalance = _imbalance_everywhere(whole) if all_whole else None
+        # What adds up at no world at all is known without one, unless the config divides the world into fractions.
+        imbalance = _imbalance_everywhere(whole) if all_whole and data_parallel.divisor_key is None else None
         if imbalance is None:
             return BatchResolution(written=written, data_parallel=data_parallel)
     elif deepspeed_accepts(written, data_parallel.size):

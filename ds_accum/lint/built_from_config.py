@@ -68,7 +68,7 @@ def params_of(block: BlockReading) -> Mapping[Any, Any]:
 def class_behind_the_type(context: LintContext, choice: OptimizerChoice) -> str:
     """The class that is built, and why it is that one where the config says another word."""
     kind = context.block("optimizer").get("type")
-    if kind == choice.name:
+    if kind == choice.name and "torch_adam" not in choice.kept_back:
         return choice.full_name
     said = f"{choice.full_name}, which DeepSpeed builds for {shown(kind)} ({context.line('optimizer', 'type')})"
     if choice.module == "torch.optim":

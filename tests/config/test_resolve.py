@@ -59,6 +59,7 @@ def test_without_a_world_size_only_what_fails_everywhere_is_a_fault() -> None:
     assert resolve_batch(batch(train=96, micro=3), Launch()).fault is None
     assert resolve_batch(batch(train=100, micro=3), Launch()).fault is BatchFault.INDIVISIBLE
     assert resolve_batch(batch(train=96, micro=3, accumulation=4), Launch()).fault is None
+    assert resolve_batch(batch(train=128, accumulation=3, sequence_parallel_size=3), Launch()).fault is None
     assert resolve_batch(batch(train=96, micro=3, accumulation=5), Launch()).fault is BatchFault.MISMATCH
 
 

@@ -5,9 +5,9 @@
 
 It runs DeepSpeed's own code on a job that only seems to have `launch.world_size` ranks: all that `initialize` does with a
 config before it touches the model. That is to read the file and to construct `DeepSpeedConfig`, which is called loading
-here, and two steps besides: to lay out the mesh that the config asks for, and to look for tensor parallelism. What those
-refuse counts as refused at start. Nothing is copied from DeepSpeed but these two steps, and nothing of it is replaced but
-the two questions that `DeepSpeedConfig` asks of the process group: which rank, and how many.
+here, and besides to lay out the mesh that the config asks for and to look for tensor parallelism; what dies of those two
+is refused at start. Nothing of DeepSpeed is replaced but the two questions that `DeepSpeedConfig` asks of the process
+group: which rank, and how many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import resource
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What DeepSpeed did: `error` is the exception that it died of, in one line, None if it went on; and when it died."""
+    """What DeepSpeed did: `error` is the exception that it died of, in one line, None if it went on; `when` it died."""
 
     error: str | None = None
     when: When = When.LOAD
@@ -70,32 +70,23 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _verdict(values: Any, launch: Launch) -> Verdict:
-    """What the first and the last rank die of; a mesh that does not fill the world fails on the ranks outside it."""
     assert launch.world_size is not None, "a job always has a world size"
+    when = When.LOAD
     try:
-        asks_for_a_mesh = "sequence_parallel_size" in values and "data_parallel_size" in values
-    except TypeError as error:
-        return Verdict(error=in_one_line(error))
-    for rank in sorted({0, launch.world_size - 1}) if asks_for_a_mesh else (0,):
-        verdict = _verdict_of_one_rank(copy.deepcopy(values), launch, rank, asks_for_a_mesh)
-        if verdict.refused:
-            # The first rank would have loaded the config: the job only fails to start as a whole.
-            return verdict if rank == 0 else replace(verdict, when=When.START)
-    return Verdict()
-
-
-def _verdict_of_one_rank(values: Any, launch: Launch, rank: int, asks_for_a_mesh: bool) -> Verdict:
-    when = When.START
-    try:
-        with _mesh(values, rank, launch.world_size) if asks_for_a_mesh else contextlib.nullcontext() as mesh:
-            # With a pipeline module `initialize` keeps the mesh to itself.
-            mesh = None if launch.pipeline_parallel_size > 1 else mesh
-            when = When.LOAD
-            _construct(values, launch, mesh)
+        if "sequence_parallel_size" not in values or "data_parallel_size" not in values:
+            _construct(values, launch, mesh=None)
+        else:
             when = When.START
-            # As `initialize` asks, on the way; it then turns on a mode that only building an engine would notice.
-            autotp_size = values.get("tensor_parallel", {}).get("autotp_size", 0)
-            _ = autotp_size and autotp_size > 0
+            # A mesh that does not fill the world fails on the ranks outside it, when the config asks for their group.
+            for rank in sorted({launch.world_size - 1, 0}, reverse=True):
+                with _mesh(values, rank, launch.world_size) as mesh:
+                    when = When.LOAD if rank == 0 else When.START
+                    # With a pipeline module `initialize` keeps the mesh to itself.
+                    _construct(copy.deepcopy(values), launch, None if launch.pipeline_parallel_size > 1 else mesh)
+        when = When.START
+        # As `initialize` asks, on the way; it then turns on a mode that only building an engine would notice.
+        autotp_size = values.get("tensor_parallel", {}).get("autotp_size", 0)
+        _ = autotp_size and autotp_size > 0
     except Exception as error:
         return Verdict(error=in_one_line(error), when=when)
     return Verdict()

@@ -73,7 +73,8 @@ BAD = (
             Report(
                 at="optimizer.params.betas",
                 message="optimizer.params.betas must be a list of two numbers with a decimal point, each at least 0 and"
-                " less than 1 for torch.optim.AdamW, but is the list [0, 0.99], unless torch is older than 2.6",
+                ' less than 1 for torch.optim.AdamW, which DeepSpeed builds for "AdamW" (line 3) with torch_adam, but'
+                " is the list [0, 0.99], unless torch is older than 2.6",
             ),
         ),
     ),
