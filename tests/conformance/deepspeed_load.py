@@ -78,7 +78,7 @@ def _verdict(values: Any, launch: Launch) -> Verdict:
         else:
             when = When.START
             # A mesh that does not fill the world fails on the ranks outside it, when the config asks for their group.
-            for rank in sorted({launch.world_size - 1, 0}, reverse=True):
+            for rank in sorted({0, launch.world_size - 1}):
                 with _mesh(values, rank, launch.world_size) as mesh:
                     when = When.LOAD if rank == 0 else When.START
                     # With a pipeline module `initialize` keeps the mesh to itself.

@@ -127,7 +127,8 @@ def react(claims: Sequence[Claim], folder: Path) -> dict[str, list[Reaction]]:
             launch = replace(claim.launch, world_size=world_size)
             verdict = load_file(path, launch)
             refused_at_load |= verdict.refused and verdict.when is When.LOAD
-            if claim.when is When.LOAD or (verdict.refused and not can_be_started):
+            # Without real ranks, only what shows already here.
+            if claim.when is When.LOAD or (not can_be_started and (verdict.refused or not claim.refused)):
                 reactions[claim.name].append(_reaction(describe(launch), verdict.when, verdict.error))
         if can_be_started and not refused_at_load:
             trials |= {trial.name: (claim, trial) for trial in _trials_of(claim, path)}
