@@ -135,4 +135,5 @@ def disagreement_on_running(diagnostics: Iterable[Diagnostic], outcome: Outcome)
     at_first_step = certain(diagnostics, When.FIRST_STEP)
     if outcome.failed:
         return "missed" if not at_first_step and not why_only_here(outcome.error) else None
-    return "false alarm" if at_first_step else None
+    # Without an error, and not beyond the start: no step was asked for.
+    return "false alarm" if at_first_step and outcome.reached == "first step" else None

@@ -17,6 +17,7 @@ from deepspeed_load import Verdict, load_file, load_values
 from ds_accum.config.document import Document, read_bytes
 from ds_accum.config.embedded import find_configs
 from ds_accum.config.launch import Launch
+from ds_accum.config.model import DeepSpeedConfig
 
 WORLD_SIZES = (1, 2, 3, 8, 12, 64)
 
@@ -43,6 +44,11 @@ class CorpusFile:
             return str(self.path)
         (embedded,) = find_configs(self.read(), launch)
         return embedded.values
+
+    def names_an_optimizer(self, launch: Launch) -> bool:
+        """Whether DeepSpeed builds an optimizer for a script that passes none."""
+        values = next(find_configs(self.read(), launch)).values
+        return DeepSpeedConfig.read(values, version=launch.version).block("optimizer").get("type") is not None
 
     def load(self, launch: Launch) -> Verdict:
         config = self.config(launch)

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 WORKER = Path(__file__).with_name("start_worker.py")
+# What the worker says where it did not know that a trial needs one of DeepSpeed's compiled operators.
+NOT_COMPILED = "has to be compiled before the first rank starts"
 
 ClientOptimizer = Literal["torch", "deepspeed"]
 """What the script passes: torch.optim.AdamW, or DeepSpeedCPUAdam, the one kind that ZeRO-Offload takes."""
@@ -86,7 +88,11 @@ def run_trials(trials: Iterable[Trial], *, timeout: float = 1800.0) -> dict[str,
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     results = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    return {result["name"]: _outcome(result) for result in results}
+    outcomes = {result["name"]: _outcome(result) for result in results}
+    not_compiled = sorted({outcome.error for outcome in outcomes.values() if NOT_COMPILED in outcome.error})
+    if not_compiled:
+        raise RuntimeError(f"the worker can't tell: {'; '.join(not_compiled)}")
+    return outcomes
 
 
 def _run_worker(lines: str, folder: str, timeout: float) -> str:

@@ -48,7 +48,7 @@ class _Running:
 def main(ranks_at_once: str, folder: str) -> None:
     _be_the_first_to_go()
     trials = [json.loads(line) for line in sys.stdin]
-    _import_everything(json.dumps(trials).lower())
+    _import_everything("\n".join(_text_of(trial["config"]) for trial in trials).lower())
     running: list[_Running] = []
     waiting = list(enumerate(trials))
     while waiting or running:
@@ -70,8 +70,12 @@ def _be_the_first_to_go() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
 
 
+def _text_of(config: str | dict[str, Any]) -> str:
+    return Path(config).read_text("utf-8", "replace") if isinstance(config, str) else json.dumps(config)
+
+
 def _import_everything(wanted: str) -> None:
-    """All that the ranks share. `wanted` is the text of all trials: an optimizer is compiled only if one names it."""
+    """All that the ranks share. `wanted` is the text of all configs: an operator is compiled only if one may need it."""
     import cpuinfo
     import deepspeed
     import torch

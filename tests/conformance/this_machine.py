@@ -17,6 +17,7 @@ NOT_INSTALLED: dict[str, str] = {
     "cannot access local variable 'Mu": "the package mup",
     "Please install DataStates": "the package datastates-llm",
     "Unable to JIT load the async_io op": "the library libaio with its headers",
+    "pin_memory has to be compiled": "the operator behind pinned memory for NVMe",
 }
 
 
