@@ -152,7 +152,7 @@ def _model_parallel_unit(launch: Launch) -> _MegatronUnit | _UlyssesUnit | None:
 
 
 @contextlib.contextmanager
-def _mesh(values: Mapping[str, Any], rank: int, world_size: int | None) -> Iterator[Any]:
+def _mesh(values: Mapping[str, Any], rank: int, world_size: int) -> Iterator[Any]:
     """The mesh of a config as torch lays it out for one rank.
 
     torch's own "fake" process group has any number of ranks, and sends nothing.

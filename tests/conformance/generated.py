@@ -9,6 +9,7 @@ none, some many. What can go wrong is in `_FAULTS`: each takes the config and br
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -235,18 +236,23 @@ _ODD_VALUES: tuple[Any, ...] = (
 )
 
 
+def _odd_value(random: Random) -> Any:
+    # A copy: what comes later may write into it.
+    return copy.deepcopy(random.choice(_ODD_VALUES))
+
+
 def _odd_value_somewhere(random: Random, values: Values) -> None:
     block, key = random.choice(_known_keys())
-    _set(values, (*block.path, key.name), random.choice(_ODD_VALUES))
+    _set(values, (*block.path, key.name), _odd_value(random))
 
 
 def _odd_value_at_the_top(random: Random, values: Values) -> None:
-    values[random.choice(sorted(schema_for(newest_version()).block("").keys))] = random.choice(_ODD_VALUES)
+    values[random.choice(sorted(schema_for(newest_version()).block("").keys))] = _odd_value(random)
 
 
 def _odd_value_of_a_written_key(random: Random, values: Values) -> None:
     holder, key = _a_written_key(random, values)
-    holder[key] = random.choice(_ODD_VALUES)
+    holder[key] = _odd_value(random)
 
 
 def _the_same_value_of_another_type(random: Random, values: Values) -> None:
@@ -301,13 +307,13 @@ def _key_in_another_block(random: Random, values: Values) -> None:
 def _removed_key(random: Random, values: Values) -> None:
     removed = [change for change in history() if change.removed and change.key]
     change = random.choice(removed)
-    _set(values, (*change.block.split("."), change.key) if change.block else (change.key,), random.choice(_ODD_VALUES))
+    _set(values, (*change.block.split("."), change.key) if change.block else (change.key,), _odd_value(random))
 
 
 def _unknown_key(random: Random, values: Values) -> None:
     block, _ = random.choice(_known_keys())
     name = random.choice(("comment", "_comment", "foo", "enabled", "type", "params", "stage", "strict", "ds_accum", ""))
-    _set(values, (*block.path, name), random.choice(_ODD_VALUES))
+    _set(values, (*block.path, name), _odd_value(random))
 
 
 def _name_that_only_the_model_knows(random: Random, values: Values) -> None:
@@ -329,7 +335,7 @@ def _replaced_key_and_its_replacement(random: Random, values: Values) -> None:
 
 def _block_of_another_type(random: Random, values: Values) -> None:
     block = random.choice([block for block in schema_for(newest_version()).blocks.values() if block.name])
-    _set(values, block.path, random.choice(_ODD_VALUES))
+    _set(values, block.path, _odd_value(random))
 
 
 def _auto(random: Random, values: Values) -> None:
@@ -346,7 +352,7 @@ def _batch_that_nearly_fits(random: Random, values: Values) -> None:
 
 def _batch_of_odd_values(random: Random, values: Values) -> None:
     for key in random.sample((GLOBAL_BATCH, MICRO_BATCH, ACCUMULATION), random.randint(1, 3)):
-        values[key] = random.choice(_ODD_VALUES)
+        values[key] = _odd_value(random)
 
 
 def _no_batch(random: Random, values: Values) -> None:
@@ -355,21 +361,21 @@ def _no_batch(random: Random, values: Values) -> None:
 
 
 def _sequence_parallelism(random: Random, values: Values) -> None:
-    values["sequence_parallel_size"] = random.choice((1, 2, 3, 4, 8, 16, 0, -1, 0.5, random.choice(_ODD_VALUES)))
+    values["sequence_parallel_size"] = random.choice((1, 2, 3, 4, 8, 16, 0, -1, 0.5, _odd_value(random)))
     if random.random() < 0.4:
-        values["data_parallel_size"] = random.choice((1, 2, 4, 8, 0, -1, random.choice(_ODD_VALUES)))
+        values["data_parallel_size"] = random.choice((1, 2, 4, 8, 0, -1, _odd_value(random)))
 
 
 def _other_optimizer(random: Random, values: Values) -> None:
     chosen: Any = random.choice((*_OPTIMIZERS, *_OTHER_OPTIMIZERS))
-    _set(values, ("optimizer", "type"), chosen if random.random() < 0.8 else random.choice(_ODD_VALUES))
+    _set(values, ("optimizer", "type"), chosen if random.random() < 0.8 else _odd_value(random))
     for name in random.sample(sorted(_OPTIMIZER_PARAMS), random.randint(0, 3)):
         _set(values, ("optimizer", "params", name), random.choice(_OPTIMIZER_PARAMS[name]))
 
 
 def _other_scheduler(random: Random, values: Values) -> None:
     chosen: Any = random.choice((*_SCHEDULERS, *_OTHER_SCHEDULERS))
-    _set(values, ("scheduler", "type"), chosen if random.random() < 0.8 else random.choice(_ODD_VALUES))
+    _set(values, ("scheduler", "type"), chosen if random.random() < 0.8 else _odd_value(random))
     for name in random.sample(sorted(_SCHEDULER_PARAMS), random.randint(0, 3)):
         _set(values, ("scheduler", "params", name), random.choice(_SCHEDULER_PARAMS[name]))
 
@@ -465,7 +471,7 @@ def _set(values: Values, path: tuple[str, ...], value: Any) -> None:
         if not isinstance(holder.get(part), dict):
             holder[part] = {}
         holder = holder[part]
-    holder[path[-1]] = json.loads(json.dumps(value))
+    holder[path[-1]] = copy.deepcopy(value)
 
 
 def _a_written_key(random: Random, values: Values) -> tuple[Any, Any]:

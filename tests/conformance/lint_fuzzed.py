@@ -19,9 +19,11 @@ from fuzzed import FuzzedInput, bundled_samples, fuzz
 from ds_accum.config.document import Document, read_bytes
 from ds_accum.lint.diagnostic import Diagnostic
 from ds_accum.lint.linter import RULE_FAILED, lint_document
+from ds_accum.lint.rule import Rule
+from ds_accum.lint.rules import RULES
 
-# Seconds of this process' own time that one input may take.
-SLOWEST = 1.0
+# Seconds of this process' own time that one input may take; PyYAML alone needs half a second for the longest of them.
+SLOWEST = 2.0
 
 
 def main(first: int, count: int) -> None:
@@ -55,11 +57,11 @@ def samples() -> list[bytes]:
     return bundled_samples() + [path.read_bytes() for path in real]
 
 
-def problems_of(item: FuzzedInput) -> Iterator[str]:
+def problems_of(item: FuzzedInput, *, rules: Sequence[Rule] = RULES) -> Iterator[str]:
     """What the linter does wrong with an input: it raises, a rule fails, or a diagnostic points outside the text."""
     try:
         document = read_bytes(item.data, filename=item.filename)
-        diagnostics = lint_document(document, launches=[item.launch])
+        diagnostics = lint_document(document, launches=[item.launch], rules=rules)
         yield from _problems_of(document, diagnostics)
     except Exception:
         yield traceback.format_exc()

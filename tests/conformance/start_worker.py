@@ -76,7 +76,7 @@ def _text_of(config: str | dict[str, Any]) -> str:
 
 def _import_everything(wanted: str) -> None:
     """All that the ranks share. `wanted` is the text of all configs: an operator is compiled only if one may need it."""
-    import cpuinfo
+    import cpuinfo  # type: ignore[import-untyped]
     import deepspeed
     import torch
     import torch.utils.cpp_extension
@@ -114,7 +114,7 @@ def _import_everything(wanted: str) -> None:
     ):
         if name in wanted:
             builder().load(verbose=False)
-    torch.utils.cpp_extension.load = _compile_nothing_more
+    torch.utils.cpp_extension.load = _compile_nothing_more  # type: ignore[assignment]
     gc.collect()
     gc.freeze()
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from agreement import Comparison, describe, describe_diagnostic, disagreement_on_running
-from corpus_files import WORLD_SIZES, CorpusFile, corpus_files, recorded_refusals
+from corpus_files import WORLD_SIZES, CorpusFile, as_huggingface_hands_it_on, corpus_files, recorded_refusals
+from deepspeed_load import load_values
 from deepspeed_start import ClientOptimizer, Outcome, Trial, run_trials
 
+from ds_accum.config.embedded import find_configs
 from ds_accum.config.launch import Launch
 from ds_accum.lint.linter import lint_document
 from ds_accum.lint.rule import Rule
@@ -44,6 +46,31 @@ def test_the_linter_and_deepspeed_agree_about_loading_every_real_config(corpus: 
 
 def test_a_linter_without_rules_disagrees_about_real_configs(corpus: Path) -> None:
     assert {item.disagreement for item in disagreements_at_load(corpus, 8, rules=())} == {"missed"}
+
+
+@each_world
+def test_the_linter_and_deepspeed_agree_about_what_hugging_face_makes_of_a_real_config(
+    corpus: Path, world_size: int
+) -> None:
+    launch = Launch(world_size=world_size, framework="huggingface")
+    found, compared = [], 0
+    for file in corpus_files(corpus):
+        if file.kind != "hf-auto-json":
+            continue
+        values = as_huggingface_hands_it_on(next(find_configs(file.read(), launch)), world_size)
+        if values is None:
+            continue
+        comparison = Comparison(
+            data=file.path.read_bytes(),
+            launch=launch,
+            verdict=load_values(values, launch),
+            diagnostics=tuple(lint_document(file.read(), launches=[launch])),
+        )
+        compared += 1
+        if comparison.disagreement is not None:
+            found.append(comparison)
+    assert compared
+    assert not found, "\n\n".join(map(str, found))
 
 
 @pytest.mark.skipif(version("deepspeed") != CORPUS_MADE_WITH, reason=f"recorded with DeepSpeed {CORPUS_MADE_WITH}")

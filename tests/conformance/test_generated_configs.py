@@ -1,8 +1,8 @@
 """The linter and DeepSpeed say the same about configs that nobody wrote, thousands of new ones in every run.
 
-DS_ACCUM_GENERATED is how many are loaded (5,000; one in 25 of that is started too), DS_ACCUM_SEED the first seed (taken
-from the clock). A seed that fails is reported with the smallest config that still fails; README.md says how to look
-at it again.
+DS_ACCUM_GENERATED is how many are loaded (5,000; one in 25 of that is started too), DS_ACCUM_SEED the first seed (from
+the clock, and printed at the end). A seed that fails is reported with the smallest config that still fails; README.md
+says how to look at it again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ import hjson
 import pytest
 from agreement import certain, describe_diagnostic, disagreement_on_running, lint_bytes
 from compare_generated import compare, encoded
-from deepspeed_start import Trial, run_trials
+from deepspeed_start import ClientOptimizer, Trial, run_trials
 from generated import Case, generate, generate_with
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,6 @@ STARTED = COUNT // 25
 
 def test_the_linter_and_deepspeed_agree_about_loading_thousands_of_generated_configs() -> None:
     first = first_seed()
-    print(f"{COUNT} configs from seed {first} on")
     lines = run_seeds("compare_generated.py", first, COUNT)
     found = [f"seed {line['seed']}: {line['report']}" for line in lines if "seed" in line]
     assert not found, f"{len(found)} disagreements from seed {first} on\n\n" + "\n\n".join(found[:20])
@@ -54,43 +54,85 @@ def test_hypothesis_finds_no_disagreement_either(random: Random, tmp_path_factor
     assert comparison.disagreement is None, str(comparison)
 
 
-# ------------------------------------------------------------------------------------------------ started, and one
-# step on
+# ---------------------------------------------------------------------- started, and one step on
 
-# Everything that the script might pass itself is known, so that errors are all that can be said.
-ON_ONE_RANK = Launch(world_size=1, framework="raw", client_optimizer=False, client_scheduler=False)
+# With what a script may pass unknown, an error says that it dies of it whatever that is.
+LAUNCHES = {
+    "on one rank": Launch(world_size=1, framework="raw", client_optimizer=False, client_scheduler=False),
+    "on two ranks": Launch(world_size=2, framework="raw", client_optimizer=False, client_scheduler=False),
+    "in two stages": Launch(
+        world_size=2, pipeline_parallel_size=2, framework="raw", client_optimizer=False, client_scheduler=False
+    ),
+    "with its own": Launch(world_size=1, framework="raw", client_optimizer=True, client_scheduler=True),
+    "not known": Launch(world_size=1, framework="raw"),
+}
 
 
-def test_what_the_linter_says_a_generated_config_dies_of_when_started_it_dies_of(tmp_path: Path) -> None:
-    first = first_seed()
-    print(f"{STARTED} of the configs from seed {first} on")
-    claimed: dict[str, tuple[Case, Sequence[Diagnostic]]] = {}
-    trials = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """A generated config that the linter says can't start or take a step."""
+
+    seed: int
+    launch: str
+    text: str
+    diagnostics: tuple[Diagnostic, ...]
+
+    def trials(self, folder: Path) -> Iterator[Trial]:
+        launch = LAUNCHES[self.launch]
+        path = folder / f"{self.launch} {self.seed}.json"
+        path.write_bytes(encoded(Case(text=self.text, launch=launch)))
+        optimizers: tuple[ClientOptimizer | None, ...] = (None, "torch", "deepspeed")
+        if launch.client_optimizer is not None:
+            optimizers = ("deepspeed",) if launch.client_optimizer else (None,)
+        for optimizer in optimizers:
+            yield Trial(
+                name=f"seed {self.seed} {self.launch}, passing {optimizer}",
+                config=str(path),
+                ranks=launch.world_size or 1,
+                pipeline_stages=launch.pipeline_parallel_size if launch.pipeline_parallel_size > 1 else 0,
+                client_optimizer=optimizer,
+                client_scheduler=launch.client_scheduler is True,
+                step=True,
+            )
+
+
+def doomed(first: int, launch: str, count: int) -> Iterator[Doomed]:
+    """The next configs from a seed on that the linter lets load and no further."""
     for seed in itertools.count(first):
-        if len(claimed) == STARTED:
-            break
-        case = generate(seed, launch=ON_ONE_RANK)
-        diagnostics = lint_bytes(encoded(case), ON_ONE_RANK)
-        if certain(diagnostics, When.LOAD) or not certain(diagnostics, When.START, When.FIRST_STEP):
-            continue
-        path = tmp_path / f"{seed}.json"
-        path.write_bytes(encoded(case))
-        claimed[f"seed {seed}"] = case, diagnostics
-        trials.append(Trial(name=f"seed {seed}", config=str(path), step=True))
+        if count == 0:
+            return
+        case = generate(seed, launch=LAUNCHES[launch])
+        diagnostics = lint_bytes(encoded(case), case.launch)
+        if not certain(diagnostics, When.LOAD) and certain(diagnostics, When.START, When.FIRST_STEP):
+            yield Doomed(seed=seed, launch=launch, text=case.text, diagnostics=diagnostics)
+            count -= 1
+
+
+def test_what_the_linter_says_a_generated_config_dies_of_it_dies_of(tmp_path: Path) -> None:
+    first = first_seed()
+    configs: dict[str, Doomed] = {}
+    trials = []
+    for launch in LAUNCHES:
+        for config in doomed(first, launch, STARTED // len(LAUNCHES)):
+            for trial in config.trials(tmp_path):
+                configs[trial.name] = config
+                trials.append(trial)
     found = []
     for name, outcome in run_trials(trials).items():
-        case, diagnostics = claimed[name]
-        if disagreement_on_running(diagnostics, outcome) not in (None, "missed"):
-            says = [describe_diagnostic(item) for item in diagnostics]
-            found.append("\n    ".join([name, f"reached {outcome.reached}: {outcome.error}", *says, case.text]))
+        config = configs[name]
+        if disagreement_on_running(config.diagnostics, outcome) not in (None, "missed"):
+            says = [describe_diagnostic(item) for item in config.diagnostics]
+            found.append("\n    ".join([name, f"reached {outcome.reached}: {outcome.error}", *says, config.text]))
     assert not found, "\n".join(found)
 
 
-# ------------------------------------------------------------------------------------------- the generator and reducer
+# ------------------------------------------------------------------------ the generator and reducer
 
 
 def test_a_seed_always_gives_the_same_config() -> None:
-    assert [generate(seed) for seed in range(50)] == [generate(seed) for seed in range(50)]
+    there = {seed: generate(seed) for seed in range(500)}
+    back = {seed: generate(seed) for seed in reversed(range(500))}
+    assert there == back
 
 
 def test_the_generator_reaches_every_block_and_every_key() -> None:
