@@ -2,8 +2,9 @@
 
     DeepSpeed JSON (or YAML)    the root
     Hugging Face JSON           the root, with "auto" where Trainer or Accelerate fills in a value before DeepSpeed
-    sees it Accelerate YAML             the `deepspeed_config` block, in Accelerate's own names, or a file that it
-    names GPT-NeoX YAML               the root's DeepSpeed keys, with hyphens or underscores
+                                sees it
+    Accelerate YAML             the `deepspeed_config` block, in Accelerate's own names, or a file that it names
+    GPT-NeoX YAML               the root's DeepSpeed keys, with hyphens or underscores
 
 Each becomes an `EmbeddedConfig`: the values under DeepSpeed's names, and for each of them the place in the document.
 """

@@ -312,7 +312,8 @@ class _Composer:
             if key_node.tag == _MERGE:
                 continue
             key = self._key(key_node)
-            if key in seen:
+            if key in seen and self._is_wanted(ProblemKind.DUPLICATE_KEY):
+                # Counting lines for a problem that is not kept would make many of them take for ever.
                 self._report(
                     ProblemKind.DUPLICATE_KEY,
                     f"the key {quoted(str(key))} appears twice, first at line {self._line(seen[key].start)}",
@@ -397,8 +398,11 @@ class _Composer:
     def _report(
         self, kind: ProblemKind, message: str, span: Span, remedy: str | None = None, related: tuple[Span, ...] = ()
     ) -> None:
-        if sum(problem.kind is kind for problem in self.problems) < self.limits.problems:
+        if self._is_wanted(kind):
             self.problems.append(Problem(kind=kind, message=message, span=span, help=remedy, related=related))
+
+    def _is_wanted(self, kind: ProblemKind) -> bool:
+        return sum(problem.kind is kind for problem in self.problems) < self.limits.problems
 
     # Places
 
