@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ds_accum.config.document import Path, Position, Span
+from ds_accum.lint.fix import Fix, TextFix
 
 
 class Severity(str, Enum):
@@ -53,7 +54,7 @@ class Finding:
     hold points at its nearest parent. `message` is one sentence of fact, in lower case, without a full stop; `help`
     says what to do. `depends_on` names the unknown input without which this is certain: the linter then says so and
     makes an error a warning. `when` and `severity` override the rule's, `span` the place that `at` has in the
-    document.
+    document. `fix` is what mends it, where that can be said.
     """
 
     at: Path
@@ -64,6 +65,7 @@ class Finding:
     when: When | None = None
     severity: Severity | None = None
     span: Span | None = None
+    fix: Fix | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +86,4 @@ class Diagnostic:
     end: Position
     path: Path
     worlds: tuple[int, ...] = ()
+    fix: TextFix | None = None

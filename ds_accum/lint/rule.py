@@ -26,6 +26,8 @@ class Report:
 class Example:
     """A config with its launch, and what the rule reports for it (nothing, if it is a good one).
 
+    `fixed` is the text after everything that the rule can fix, safe or not, is fixed; None where it fixes nothing.
+
     `deepspeed` says what the proof is run with: "config" gives it to DeepSpeed as a file; None where the installed
     DeepSpeed can't show it (the rule's proof is then another release or the source, or the example is about a reader
     other than DeepSpeed).
@@ -36,6 +38,7 @@ class Example:
     origin: Origin = PLAIN_TEXT
     reports: tuple[Report, ...] = ()
     deepspeed: Literal["config"] | None = "config"
+    fixed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ds_accum.config.document import Path
+from ds_accum.config.support import dtype_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
@@ -57,16 +58,6 @@ GOOD = (
 }
 """
     ),
-)
-
-# What `DtypeEnum` (runtime/config.py) accepts.
-DTYPE_WORDS = frozenset(
-    {
-        *("torch.float16", "fp16", "float16", "half"),
-        *("torch.float32", "fp32", "float32", "float"),
-        *("torch.bfloat16", "bf16", "bfloat16"),
-        *("torch.int8", "int8"),
-    }
 )
 
 Complaint = tuple[Path, str, Any]  # where, what it must be, what it is
@@ -129,7 +120,7 @@ def _torch_autocast(context: LintContext) -> Iterator[Complaint]:
     autocast = _mapping(context.values.get("torch_autocast"))
     if "dtype" in autocast:
         word = autocast["dtype"]
-        if not (isinstance(word, str) and word in DTYPE_WORDS):
+        if dtype_of(word) is None:
             yield ("torch_autocast", "dtype"), 'a torch dtype such as "fp16", "bf16" or "fp32"', word
     if "lower_precision_safe_modules" in autocast:
         names = autocast["lower_precision_safe_modules"]
