@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,8 +31,10 @@ ClientOptimizer = Literal["torch", "deepspeed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One start of DeepSpeed. `config` is a path or the values; with `step`, one optimizer step follows.
+    """One start of DeepSpeed. `config` is a path or the values; with `step`, `steps` optimizer steps follow.
 
+    `measure` has each of them measured (`measure.py`); `look` are Python expressions over the `engine`, by name, whose
+    values, such as JSON can say, are wanted after the last.
     `pipeline_stages` is the number of stages of a pipeline module, 0 for a plain model. `timeout` is in seconds.
     """
 
@@ -43,6 +45,9 @@ class Trial:
     client_optimizer: ClientOptimizer | None = None
     client_scheduler: bool = False
     step: bool = False
+    steps: int = 1
+    measure: bool = False
+    look: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 60.0
 
 
@@ -51,6 +56,7 @@ class Outcome:
     """What became of a trial. `reached` is what the slowest rank got done; `errors` are those of the ranks that failed.
 
     `hung` says that no rank ended in time. `log` is the traceback or the last output of the first rank that failed.
+    `seen` is what rank 0 saw after its last step: "steps", what each of them did, and what the trial looked at.
     """
 
     reached: Literal["start", "first step"] | None
@@ -58,6 +64,7 @@ class Outcome:
     hung: bool
     log: str
     symmetrical: bool
+    seen: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def refused_at_start(self) -> bool:
@@ -137,6 +144,7 @@ def _outcome(result: dict[str, Any]) -> Outcome:
         hung=result["hung"],
         log=failed[0]["traceback"] if failed else "",
         symmetrical=len(failed) in (0, len(ranks)),
+        seen=ranks[0]["seen"],
     )
 
 

@@ -11,11 +11,13 @@ another, with those of `Outcome`. What the ranks print goes to files in FOLDER.
 from __future__ import annotations
 
 import contextlib
+import copy
 import faulthandler
 import functools
 import gc
 import importlib
 import json
+import math
 import os
 import signal
 import sys
@@ -28,7 +30,8 @@ from typing import Any
 # One thread each: the ranks share the CPUs, and a process with threads must not be forked.
 os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TORCHINDUCTOR_COMPILE_THREADS="1")
 
-WIDTH = 8
+import measure  # imports torch, which reads the variables above
+
 # More micro-batches than these are not run: the last of them is made the boundary.
 MICRO_BATCHES = 4
 
@@ -164,7 +167,7 @@ def _result(running: _Running) -> dict[str, Any]:
         log = running.folder / f"rank{rank}.log"
         said = log.read_text("utf-8", "replace") if log.exists() else ""
         reason = "hung" if running.exits[rank] == -signal.SIGKILL else f"exit {running.exits[rank]}"
-        ranks.append({"reached": None, "error": reason, "traceback": said[-4000:]})
+        ranks.append({"reached": None, "error": reason, "traceback": said[-4000:], "seen": {}})
     return {"name": running.trial["name"], "hung": running.hung, "ranks": ranks}
 
 
@@ -193,7 +196,7 @@ def _be_a_rank(trial: dict[str, Any], rank: int, folder: Path) -> None:
         os.chdir(folder)
         # Where a rank hangs, its log says at what.
         faulthandler.dump_traceback_later(trial["timeout"] * 0.9, file=2)
-        result: dict[str, Any] = {"reached": None, "error": None, "traceback": None}
+        result: dict[str, Any] = {"reached": None, "error": None, "traceback": None, "seen": {}}
         try:
             _run(trial, rank, folder, result)
         except Exception as error:
@@ -221,10 +224,12 @@ def _run(trial: dict[str, Any], rank: int, folder: Path, result: dict[str, Any])
         verbose=False,
     )
     stages = trial["pipeline_stages"]
-    layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH)]
+    width = measure.WIDTH
+    layers = [torch.nn.Linear(width, width), torch.nn.Tanh(), torch.nn.Linear(width, width)]
     model: Any = torch.nn.Sequential(*layers)
+    truth = copy.deepcopy(model).double()
     if stages:
-        model = deepspeed.pipe.PipelineModule(layers, num_stages=stages, loss_fn=_loss)
+        model = deepspeed.pipe.PipelineModule(layers, num_stages=stages, loss_fn=measure.loss_of)
     optimizer = _client_optimizer(trial["client_optimizer"], model)
     scheduler = _client_scheduler if trial["client_scheduler"] else None
     engine, *_ = deepspeed.initialize(
@@ -236,8 +241,13 @@ def _run(trial: dict[str, Any], rank: int, folder: Path, result: dict[str, Any])
     )
     result["reached"] = "start"
     if trial["step"]:
-        _one_optimizer_step(engine, bool(stages))
+        steps = [_optimizer_step(engine, trial, rank, truth, number) for number in range(trial["steps"])]
         result["reached"] = "first step"
+        result["seen"] = {"steps": steps} | {
+            # The expressions stand in the tests, beside what is made of them.
+            name: eval(expression, {"engine": engine, "torch": torch, "deepspeed": deepspeed})
+            for name, expression in trial["look"].items()
+        }
 
 
 def _kept_inside(folder: Path, values: Any) -> Any:
@@ -263,30 +273,46 @@ def _client_scheduler(optimizer: Any) -> Any:
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
 
 
-def _one_optimizer_step(engine: Any, pipelined: bool) -> None:
+def _optimizer_step(engine: Any, trial: dict[str, Any], rank: int, truth: Any, number: int) -> dict[str, Any]:
+    """One optimizer step on the next micro-batches; what it did, if the trial asks for it."""
+    pipelined = bool(trial["pipeline_stages"])
+    # A fraction is accepted, and the first whole number past it ends the window.
+    micro_batches = math.ceil(engine.gradient_accumulation_steps())
+    if not pipelined:
+        micro_batches = min(micro_batches, MICRO_BATCHES)
+    data = [measure.micro_batch(rank, number * micro_batches + index) for index in range(micro_batches)]
+    if not trial["measure"]:
+        _train(engine, pipelined, data)
+        return {}
+    rates = [group["lr"] for group in engine.optimizer.param_groups]
+    before = measure.parameters_of(engine)
+    _train(engine, pipelined, data)
+    done = {"lr": rates[0], "norm": _number(engine.get_global_grad_norm())}
+    if number == 0:
+        gradient = measure.true_gradient(truth, trial["ranks"], len(data))
+        done |= measure.measured_update(before, measure.parameters_of(engine), gradient)
+    return done
+
+
+def _train(engine: Any, pipelined: bool, data: list[Any]) -> None:
+    """One window; the last of the micro-batches is made the boundary where the config asks for more of them."""
     import torch
 
     dtype = next((parameter.dtype for parameter in engine.module.parameters()), torch.float32)
-    steps = engine.gradient_accumulation_steps()
+    data = [(inputs.to(dtype), targets.to(dtype)) for inputs, targets in data]
     if pipelined:
-        data = [(torch.randn(2, WIDTH, dtype=dtype), torch.randn(2, WIDTH, dtype=dtype)) for _ in range(int(steps))]
         engine.train_batch(iter(data))
         return
-    for number in range(1, MICRO_BATCHES + 1):
-        loss = _loss(engine(torch.randn(2, WIDTH, dtype=dtype)), torch.randn(2, WIDTH))
-        if number == MICRO_BATCHES and steps > MICRO_BATCHES:
+    for number, (inputs, targets) in enumerate(data, start=1):
+        loss = measure.loss_of(engine(inputs), targets)
+        if number == MICRO_BATCHES and engine.gradient_accumulation_steps() > MICRO_BATCHES:
             engine.set_gradient_accumulation_boundary(True)
         engine.backward(loss)
         engine.step()
-        if number >= steps:
-            break
 
 
-def _loss(outputs: Any, targets: Any) -> Any:
-    """The mean squared error, a scalar in fp32: in fp16 the initial loss scale of 2**16 alone would overflow it."""
-    import torch
-
-    return torch.nn.functional.mse_loss(outputs.float(), targets.float())
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _in_one_line(error: BaseException) -> str:
