@@ -84,9 +84,7 @@ _SPELLING: Mapping[str, str] = {
 }
 
 # What other tools add to a name to say who implements it, or in how many bits it keeps its states.
-_ADDITIONS = re.compile(
-    r"deepspeed|fused|paged|torch|apex|anyprecision|npu|xla|hf|bnb|cpu|ds|8-?bit|32-?bit|4-?bit|[_\-. ]"
-)
+_ADDITIONS = r"deepspeed|fused|paged|torch|apex|anyprecision|npu|xla|hf|bnb|cpu|ds|8-?bit|32-?bit|4-?bit|[_\-. ]"
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -118,7 +116,7 @@ def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:
 def _meant(context: LintContext, name: str) -> str | None:
     known = {spelling.lower(): spelling for spelling in torch_optimizers() if spelling != "Optimizer"}
     known |= {word: _SPELLING[word] for word in named_optimizers(context.version) if word in _SPELLING}
-    bare = _ADDITIONS.sub("", name.lower())
+    bare = re.sub(_ADDITIONS, "", name.lower())
     return known.get(bare) or closest_name(name, known.values())
 
 
