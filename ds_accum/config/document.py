@@ -124,8 +124,7 @@ class Problem:
     related: tuple[Span, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """What a config may cost to read. Real ones have some 1,500 characters and six levels."""
 
     size: int = 1_000_000

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ds_accum.config.schema import Block, Key, Schema, Version, schema_for
 
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockError:
+class BlockError(NamedTuple):
     """Why a block was refused: `path` is relative to the block, `kind` is pydantic's error type."""
 
     path: Path

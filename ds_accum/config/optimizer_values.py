@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ds_accum.config.schema import Version, parse_version
 
@@ -28,8 +27,7 @@ Moment = Literal["start", "first step"]
 Type = Literal["number", "float", "integer", "numeral", "pair", "choice", "switch", "off", "no container"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueKind:
+class ValueKind(NamedTuple):
     """One kind of value.
 
     `number` counts booleans, as Python's comparisons do; `numeral` is a number or a string that `float` reads; `float`

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ds_accum.config.model import DeepSpeedConfig
 from ds_accum.config.schema import Version, format_version, newest_version, parse_version
@@ -54,8 +54,7 @@ NOT_FROM_A_FILE: Mapping[str, str] = {
 """torch's schedulers that no config can set up, with what stands against it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(NamedTuple):
     """What a constructor takes by keyword, beside the model's parameters (or the optimizer, for a scheduler)."""
 
     required: frozenset[str]

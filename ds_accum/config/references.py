@@ -8,8 +8,8 @@ this tool read, and show, any file of the machine.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import NamedTuple
 
 from ds_accum.config.document import Document
 from ds_accum.config.embedded import referenced_file
@@ -20,8 +20,7 @@ __all__ = ["Reference", "find_reference", "project_root"]
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.cfg", "setup.py")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(NamedTuple):
     """A file that a document names.
 
     `name` is as it stands there. `path` is the file, None if there is none, or if `is_outside`: all that the name could

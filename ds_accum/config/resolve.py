@@ -8,9 +8,8 @@ numbers (`deepspeed_accepts`)? And the exact one: which numbers add up, and what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import checks_value
@@ -34,8 +33,7 @@ class Origin(str, Enum):
     OPTION = "option"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataParallel:
+class DataParallel(NamedTuple):
     """The data parallel size that DeepSpeed's batch arithmetic uses, None without a world size.
 
     `size` is a float where DeepSpeed divides the world by a `sequence_parallel_size` (2.6666 of 8 ranks by 3).
@@ -61,8 +59,7 @@ class BatchFault(str, Enum):
     FRACTION = "fraction"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchResolution:
+class BatchResolution(NamedTuple):
     """What the batch keys of a config come to in one launch.
 
     `written` holds the keys that the file sets (null counts as absent). With a `fault`, `fault_key` names the key at

@@ -70,8 +70,7 @@ class Block:
         object.__setattr__(self, "defaults", {name: key.default for name, key in self.keys.items()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """What one release changed about one key: it was added, removed, or its default or validation moved.
 
     The key "" stands for the block itself. `refused` says that the release fails on a removed key's mere presence,
@@ -96,8 +95,7 @@ class Change:
         return not (self.added or self.removed or self.before or self.after)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(NamedTuple):
     """All blocks of one DeepSpeed release."""
 
     version: Version

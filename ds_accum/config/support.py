@@ -11,8 +11,7 @@ value that DeepSpeed refuses by itself counts as absent: its own rule reports it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig, Path
@@ -208,8 +207,7 @@ def divides_before_reducing(config: DeepSpeedConfig) -> bool:
 # --- what ds-accum's engine refuses -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineRefusal:
+class EngineRefusal(NamedTuple):
     """One set-up that `ds_accum.initialize` won't start with.
 
     `path` is the setting that asks for it, `applies` whether a config does, `reason` a clause that can follow

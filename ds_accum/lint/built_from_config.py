@@ -7,8 +7,7 @@ is an unknown input, and each finding about them says on which it depends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ds_accum.config import support
 from ds_accum.config.model import BlockReading
@@ -20,8 +19,7 @@ from ds_accum.lint.wording import shown
 UNLESS_THE_SCRIPT_PASSES_A_SCHEDULER = "unless the script passes its own scheduler"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(NamedTuple):
     """DeepSpeed builds it, with certainty or, with `depends_on`, if an unknown input has it so."""
 
     depends_on: str | None = None

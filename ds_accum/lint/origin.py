@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ds_accum.config.references import Reference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a document comes from.
 
     `is_base64`: from an argument that DeepSpeed decodes, not from a file. `reference`: the config file that it names,

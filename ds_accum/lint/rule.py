@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ds_accum.lint.context import LintContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """A finding as an example expects it: `at` is the dotted path, `message` the whole sentence."""
 
     at: str

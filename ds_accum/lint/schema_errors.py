@@ -7,8 +7,7 @@ that a model refuses goes unreported.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ds_accum.config.document import Path
 from ds_accum.config.model import BlockError
@@ -32,8 +31,7 @@ _OWNERS: dict[str, Owner] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaError:
+class SchemaError(NamedTuple):
     """One refusal: its whole path, the value there, the key's entry in the table (None for an unknown key)."""
 
     owner: Owner

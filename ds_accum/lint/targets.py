@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from stat import S_ISDIR
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ds_accum.config.document import DEFAULT_LIMITS, Document, read_bytes
 from ds_accum.config.embedded import looks_like_deepspeed, may_hold_deepspeed, number_of_processes
@@ -77,8 +77,7 @@ def _on_processes_of(launcher: Document, launch: Launch) -> Launch:
     return completed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class Targets(NamedTuple):
     """The documents in the order in which they were named, and what was named in vain."""
 
     found: tuple[Target, ...]

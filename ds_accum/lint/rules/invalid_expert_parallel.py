@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.model import BlockReading
@@ -82,8 +81,7 @@ GOOD = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """What AutoEP wants of one key. `words` are choices, `least` the smallest integer, `name` that of a submodule.
 
     A number may be a fraction where `fraction` says so, and null where `null` does.
