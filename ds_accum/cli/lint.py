@@ -14,7 +14,7 @@ from ds_accum.cli.sections import SectionedCommand, option
 __all__ = ["FAIL_ON", "FORMATS", "lint"]
 
 # The keys of `ds_accum.lint.reporters.REPORTERS`, and the severities: said here so that --help loads neither.
-FORMATS = ("full", "concise", "json")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 FAIL_ON = ("error", "warning", "info", "never")
 
 _OUTPUT = "Output"

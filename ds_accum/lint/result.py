@@ -17,11 +17,23 @@ __all__ = ["FileResult", "LintResult", "judge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """One document, the launches that it was judged for, and what was found, in the order of the text."""
+    """One document, the launches that it was judged for, and what was found, in the order of the text.
+
+    `suppressed` is what was found and is not shown: the file itself says why, or a baseline knows it. `fail_on` is the
+    mildest severity that makes the linter fail, None if nothing does. `has_excerpts`: whether a report may show the
+    text around a finding.
+    """
 
     document: Document
     launches: tuple[Launch, ...]
     diagnostics: tuple[Diagnostic, ...]
+    suppressed: tuple[Diagnostic, ...] = ()
+    fail_on: Severity | None = Severity.ERROR
+    has_excerpts: bool = True
+
+    def fails_on(self, diagnostic: Diagnostic) -> bool:
+        """Whether this finding alone makes the linter fail."""
+        return self.fail_on is not None and diagnostic.severity.rank >= self.fail_on.rank
 
     @property
     def world_sizes(self) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ def codes(finished: Any) -> list[str]:
 
 
 def test_the_formats_and_severities_of_the_command_are_those_of_the_linter() -> None:
-    assert tuple(REPORTERS) == FORMATS
+    assert tuple(REPORTERS) == (*FORMATS, "statistics")
     assert (*(severity.value for severity in Severity), "never") == FAIL_ON
 
 

@@ -22,6 +22,11 @@ REPORTERS = {
     "full": "full",
     "concise": "concise",
     "json": "json_report",
+    "sarif": "sarif",
+    "github": "github",
+    "gitlab": "gitlab",
+    "junit": "junit",
+    "statistics": "statistics",
 }
 
 

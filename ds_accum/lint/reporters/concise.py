@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.wording import printable
-from ds_accum.lint.reporters.terminal import Terminal
+from ds_accum.lint.reporters.terminal import Terminal, inert
 from ds_accum.lint.result import LintResult
 
 __all__ = ["report"]
@@ -20,4 +20,5 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:  # noqa: AR
     """One line a finding; no text at all for clean files."""
     for item in result.diagnostics:
         place = f"{item.filename}:{item.start.line}:{item.start.column}"
-        yield f"{printable(f'{place}: {item.code} [{item.severity.value}] {item.message}')}\n"
+        line = printable(f"{place}: {item.code} [{item.severity.value}] {item.message}")
+        yield f"{inert(line)}\n"

@@ -23,7 +23,7 @@ from ds_accum.config.schema import format_version, known_versions, newest_versio
 from ds_accum.config.wording import printable
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
 from ds_accum.lint.linter import RULE_FAILED
-from ds_accum.lint.reporters.terminal import Terminal, wrapped
+from ds_accum.lint.reporters.terminal import Terminal, inert, wrapped
 from ds_accum.lint.result import LintResult
 
 __all__ = ["diagnostic_lines", "report", "summary"]
@@ -52,7 +52,7 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:
     for file in result.files:
         for diagnostic in file.diagnostics:
             for line in diagnostic_lines(diagnostic, file.document, file.world_sizes, terminal):
-                yield f"{line}\n"
+                yield f"{inert(line)}\n"
             yield "\n"
     for line in (*summary(result, terminal), *_version_note(result, terminal)):
         yield f"{line}\n"

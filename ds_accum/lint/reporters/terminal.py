@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ds_accum.lint.diagnostic import Severity
 
-__all__ = ["Terminal", "columns_of", "width_of", "wrapped"]
+__all__ = ["Terminal", "columns_of", "inert", "width_of", "wrapped"]
 
 _STYLES = {
     "bold": "1",
@@ -66,3 +66,14 @@ def wrapped(text: str, width: int) -> Iterator[str]:
         else:
             line, used = word, columns
     yield line
+
+
+def inert(line: str) -> str:
+    """A line of a report as a build log may hold it: GitHub's runner obeys `::command::` at the start of any line of a
+    log, and `##[command]` in it, and both could stand in the name of a file or of a key."""
+    if "::" not in line and "##[" not in line:
+        return line
+    text = line.lstrip()
+    if text.startswith("::"):
+        line = f"{line[: len(line) - len(text)]}\\x3a{text[1:]}"
+    return line.replace("##[", "#\\x23[")

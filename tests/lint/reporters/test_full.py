@@ -89,5 +89,5 @@ def test_sentences_and_excerpts_stay_within_the_terminal(result: LintResult, wid
 def test_the_counts_of_the_summary_are_painted_in_the_colours_of_their_severities(result: LintResult) -> None:
     first = next(summary(result, Terminal(color=True)))
     assert first.startswith(
-        "\x1b[1;31m4 errors\x1b[0m, \x1b[1;33m2 warnings\x1b[0m, \x1b[1;36m1 info\x1b[0m in 3 files, for "
+        "\x1b[1;31m5 errors\x1b[0m, \x1b[1;33m3 warnings\x1b[0m, \x1b[1;36m2 infos\x1b[0m in 4 files, for "
     )

@@ -23,6 +23,11 @@ CASES = {
     "full-color.txt": ("full", Terminal(color=True)),
     "concise.txt": ("concise", Terminal(color=True)),
     "json.json": ("json", Terminal(color=True)),
+    "sarif.json": ("sarif", Terminal(color=True)),
+    "github.txt": ("github", Terminal(color=True)),
+    "gitlab.json": ("gitlab", Terminal(color=True)),
+    "junit.xml": ("junit", Terminal(color=True)),
+    "statistics.txt": ("statistics", Terminal()),
 }
 
 
@@ -43,7 +48,7 @@ def test_a_report_is_the_golden_file(result: LintResult, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_report_that_changed_is_not_the_golden_file(result: LintResult, name: str) -> None:
     first, *rest = result.files
-    changed = replace(first, diagnostics=(replace(first.diagnostics[0], message="another sentence"),))
+    changed = replace(first, diagnostics=(replace(first.diagnostics[0], code="DSA199", message="another sentence"),))
     assert text_of(replace(result, files=(changed, *rest)), name) != (GOLDEN / name).read_text(encoding="utf-8")
 
 
