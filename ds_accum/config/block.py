@@ -3,14 +3,15 @@
     "ds_accum": {"normalization": "token", "counting": {"labels": "labels", "shift": true}, "log": "steps.jsonl"}
 
 DeepSpeed ignores the key, as it ignores every key at the root that it does not know. We do not: an unknown field is
-refused, so that a misspelt one can't be silently without effect. Engine and linter read the block through `read_block`.
+refused, so that a misspelt one can't be silently without effect. Engine and linter read the block through `read_block`;
+`ds_accum.lint.inline` takes the linter's own settings from it, as far as they are right.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 BLOCK = "ds_accum"
 
@@ -36,17 +37,23 @@ class Counting(_Strict):
     """Key or dotted path of a mask whose non-zero positions count, instead of the labels."""
 
 
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must say why the rule does not apply here")
+    return text
+
+
 class LintSettings(_Strict):
     """What the linter is told by the file itself."""
 
-    ignore: dict[str, str] = Field(default_factory=dict)
+    ignore: dict[str, Annotated[str, AfterValidator(_reason)]] = Field(default_factory=dict)
     """Rule code -> why it does not apply here."""
 
     world_size: Annotated[int, Field(ge=1)] | None = None
     """Ranks that this file is meant for."""
 
-    framework: Literal["raw", "huggingface", "accelerate", "lightning", "gpt-neox"] | None = None
-    """Who reads this file."""
+    framework: Literal["raw", "huggingface", "hf", "accelerate", "lightning", "gpt-neox"] | None = None
+    """Who reads this file; hf is short for huggingface."""
 
 
 class DSAccumBlock(_Strict):
@@ -106,5 +113,5 @@ def _sentence(item: dict[str, Any]) -> str:
         return "is no field of the ds_accum block"
     if item["type"] == "model_type":
         return "must be an object of settings"
-    message = str(item["msg"])
+    message = str(item["msg"]).removeprefix("Value error, ")
     return message[0].lower() + message[1:].replace("Input", "input")

@@ -7,7 +7,7 @@ warning that says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ds_accum.config.schema import Version, newest_version
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 Framework = Literal["raw", "huggingface", "accelerate", "lightning", "gpt-neox"]
 Engine = Literal["stock", "ds-accum"]
+
+FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
+# What is also understood, for short.
+FRAMEWORK_ALIASES = {"hf": "huggingface"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

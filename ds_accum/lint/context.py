@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ds_accum.config.document import Document
 from ds_accum.config.embedded import EmbeddedConfig
-from ds_accum.config.launch import Launch
+from ds_accum.config.launch import Engine, Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig
 from ds_accum.config.resolve import BatchResolution, resolve_batch
 from ds_accum.config.schema import Version
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
+
+if TYPE_CHECKING:
+    from ds_accum.lint.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What the other rules have said about a document, for the rules about its suppressions.
+
+    `ignored` maps the codes that the document suppresses to the reasons, `found` are the codes of all findings, the
+    suppressed ones among them, `asked` those of the rules that were asked, `known` those of all rules.
+    """
+
+    ignored: Mapping[str, str]
+    found: frozenset[str]
+    asked: frozenset[str]
+    known: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LintContext:
     """One config of one document, for one launch.
 
-    Paths are those of the DeepSpeed config; `embedded` knows where in the document each of them stands.
+    Paths are those of the DeepSpeed config; `embedded` knows where in the document each of them stands. `review` is
+    there for a rule that needs it.
     """
 
     document: Document
@@ -27,6 +45,7 @@ class LintContext:
     launch: Launch
     config: DeepSpeedConfig
     origin: Origin
+    review: Review | None = None
     _cache: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -60,6 +79,14 @@ class LintContext:
             path[0] in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
             for path in self.embedded.filled_in
         )
+
+    @property
+    def engine(self) -> Engine:
+        """Whose engine runs the config: as said, else ours if the `ds_accum` block tells more than the linter."""
+        if self.launch.engine is not None:
+            return self.launch.engine
+        block = self.values.get("ds_accum", {"lint": {}})
+        return "stock" if isinstance(block, dict) and block.keys() == {"lint"} else "ds-accum"
 
     def block(self, name: str) -> BlockReading:
         return self.config.block(name)

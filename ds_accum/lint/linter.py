@@ -1,18 +1,23 @@
-"""Text + launches -> diagnostics: read, find the config in it, ask every rule, put each finding at its place."""
+"""Text + launches -> diagnostics: read, find the config in it, ask every rule, put each finding at its place.
+
+What a document says to the linter in its own `ds_accum` block holds (`ds_accum.lint.inline`), unless `inline` is false:
+its suppressions, and what its launch is where the caller leaves that open.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 from ds_accum.config.document import Document, Path, Syntax, read_bytes, read_text
 from ds_accum.config.embedded import EmbeddedConfig, find_configs
 from ds_accum.config.launch import Launch
 from ds_accum.config.references import find_reference
-from ds_accum.lint.context import LintContext
+from ds_accum.lint.context import LintContext, Review
 from ds_accum.lint.diagnostic import Diagnostic, Finding, Severity, When
+from ds_accum.lint.inline import NOTHING, Inline, read_inline
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
 from ds_accum.lint.rule import Rule
 from ds_accum.lint.rules import RULES
@@ -56,12 +61,66 @@ def lint_document(
     launches: Sequence[Launch] = (Launch(),),
     rules: Sequence[Rule] = RULES,
     origin: Origin = PLAIN_TEXT,
+    inline: bool = True,
 ) -> list[Diagnostic]:
-    """The diagnostics of a document that was read already.
+    """The diagnostics of a document that was read already, without those that it suppresses itself.
 
-    A finding at the same place under several launches is one diagnostic, with the numbers of the first. Raises
-    LayoutError where the degrees of a launch do not fit its world size.
+    Raises LayoutError where the degrees of a launch do not fit its world size.
     """
+    return list(examine(document, launches=launches, rules=rules, origin=origin, inline=inline).found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was found in a document, and what of it the document suppresses, both in the order of the text."""
+
+    found: tuple[Diagnostic, ...]
+    suppressed: tuple[Diagnostic, ...] = ()
+
+
+def examine(
+    document: Document,
+    *,
+    launches: Sequence[Launch] = (Launch(),),
+    rules: Sequence[Rule] = RULES,
+    origin: Origin = PLAIN_TEXT,
+    inline: bool = True,
+) -> Examination:
+    """As `lint_document`, with what is suppressed."""
+    settings = read_inline(document) if inline else NOTHING
+    launches = [settings.complete(launch, document) for launch in launches]
+    diagnostics = _lint_for_each(document, origin, launches, rules)
+    if not settings.ignore:
+        return Examination(found=tuple(diagnostics))
+    diagnostics = _in_order([*diagnostics, *_reviewed(document, settings, diagnostics, rules)])
+    hidden = settings.ignore.keys() & {rule.code for rule in RULES}
+    return Examination(
+        found=tuple(item for item in diagnostics if item.code not in hidden),
+        suppressed=tuple(item for item in diagnostics if item.code in hidden),
+    )
+
+
+def _reviewed(
+    document: Document, settings: Inline, diagnostics: Sequence[Diagnostic], rules: Sequence[Rule]
+) -> Iterator[Diagnostic]:
+    """What there is to say about the suppressions themselves."""
+    review = Review(
+        ignored=settings.ignore,
+        found=frozenset(item.code for item in diagnostics),
+        asked=frozenset(rule.code for rule in rules),
+        known=RULES,
+    )
+    context = replace(LintContext.of(document, EmbeddedConfig(values={}), Launch()), review=review)
+    for rule in rules:
+        if rule.needs == "review":
+            yield from _ask(rule, context)
+
+
+def _lint_for_each(
+    document: Document, origin: Origin, launches: Sequence[Launch], rules: Sequence[Rule]
+) -> list[Diagnostic]:
+    """What is found for any launch. A finding at the same place under several launches is one diagnostic, with the
+    numbers of the first."""
     for launch in launches:
         launch.layout()
     found: dict[tuple[object, ...], Diagnostic] = {}
@@ -78,6 +137,10 @@ def lint_document(
         item if len(worlds[key]) == len(launches) else replace(item, worlds=tuple(worlds[key]))
         for key, item in found.items()
     ]
+    return _in_order(diagnostics)
+
+
+def _in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda item: (item.start.offset, item.code, item.message))
 
 
@@ -89,8 +152,9 @@ def _lint_once(document: Document, origin: Origin, launch: Launch, rules: Iterab
         LintContext.of(document, config, replace(launch, framework=config.framework), origin) for config in configs
     ]
     for rule in rules:
-        for context in [whole] if rule.needs == "document" else embedded:
-            yield from _ask(rule, context)
+        if rule.needs != "review":
+            for context in [whole] if rule.needs == "document" else embedded:
+                yield from _ask(rule, context)
 
 
 def _ask(rule: Rule, context: LintContext) -> Iterator[Diagnostic]:

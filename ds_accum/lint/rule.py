@@ -45,7 +45,8 @@ class Rule:
     """One kind of mistake. `name` reads after "allow": allow batch-size-mismatch.
 
     `rationale` is the rule's module docstring. `needs` is "document" for a rule about the text itself, which runs
-    even if the text holds no config, "config" for all others.
+    even if the text holds no config, "review" for one about the document's suppressions, which runs last and once,
+    "config" for all others.
     """
 
     code: str
@@ -58,5 +59,5 @@ class Rule:
     good: tuple[Example, ...]
     severity: Severity = Severity.ERROR
     proof: Proof = Proof.RUN
-    needs: Literal["document", "config"] = "config"
+    needs: Literal["document", "config", "review"] = "config"
     references: tuple[str, ...] = ()

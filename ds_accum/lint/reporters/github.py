@@ -1,6 +1,6 @@
 """For GitHub Actions: one workflow command a finding, which shows it beside the line in a pull request.
 
-    ::error file=ds_config.json,line=2,endLine=2,col=23,endColumn=25,title=DSA101 batch-size-mismatch::train_batch_size ...
+    ::error file=ds_config.json,line=2,endLine=2,col=23,endColumn=25,title=DSA101 batch-size-mismatch::train_batch ...
 
 A runner acts on every line of a log that starts with two colons. So a finding is one line, whatever the config holds:
 controls and bidirectional marks are written as escapes first, then "%", and in properties ":" and ",", as GitHub's own

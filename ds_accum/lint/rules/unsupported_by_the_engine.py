@@ -2,7 +2,7 @@
 
 DeepSpeed runs these; the token-weighted engine can't promise exact gradients with them and says so at `initialize`,
 from the same table that this rule reads. It applies to launches with that engine only: `--engine ds-accum`, or a config
-with a `ds_accum` block.
+with a `ds_accum` block that says more than what the linter should do.
 """
 
 from __future__ import annotations
@@ -69,12 +69,20 @@ GOOD = (
 }
 """
     ),
+    Example(
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "compile": {"deepcompile": true},
+  "ds_accum": {"lint": {"world_size": 1}}
+}
+"""
+    ),
 )
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    engine = context.launch.engine or ("ds-accum" if "ds_accum" in context.values else "stock")
-    if engine != "ds-accum":
+    if context.engine != "ds-accum":
         return
     for refusal in support.engine_refusals(context.config):
         yield Finding(
