@@ -17,6 +17,7 @@ from ds_accum.lint.linter import lint_document
 from ds_accum.lint.reporters.full import diagnostic_lines
 from ds_accum.lint.reporters.terminal import Terminal, width_of, wrapped
 from ds_accum.lint.rule import Example, Rule
+from ds_accum.lint.rules import RULES
 
 __all__ = ["explain", "rule_values"]
 
@@ -143,8 +144,10 @@ def _findings(rule: Rule, example: Example, terminal: Terminal) -> Iterator[str]
     """What the linter says about an example, as far as it is this rule's."""
     narrower = Terminal(width=terminal.width - 2, color=terminal.color)
     document = read_text(example.config, filename="ds_config.json", syntax=Syntax.HJSON)
-    found = lint_document(document, launches=[example.launch], rules=[rule], origin=example.origin)
-    for number, diagnostic in enumerate(found):
+    # A rule about what others have found needs them.
+    rules = RULES if rule.needs == "review" else (rule,)
+    found = lint_document(document, launches=[example.launch], rules=rules, origin=example.origin)
+    for number, diagnostic in enumerate(item for item in found if item.code == rule.code):
         if number:
             yield ""
         yield from diagnostic_lines(diagnostic, document, (), narrower)
