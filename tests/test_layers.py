@@ -40,7 +40,8 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "batch": frozenset(),
     "config": frozenset({"pydantic", "pydantic_core", "yaml"}),
-    "lint": frozenset(),
+    # The reader of a TOML settings file: tomllib from Python 3.11 on, tomli before.
+    "lint": frozenset({"tomllib", "tomli"}),
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),
     "compare": frozenset({"matplotlib"}),

@@ -23,7 +23,7 @@ import pytest
 LEFTOVERS = shutil.ignore_patterns(
     ".git", ".venv*", "build", "dist", "*.egg-info", "__pycache__", ".hypothesis", ".*_cache"
 )
-LIGHT_REQUIREMENTS = {"click", "pydantic", "PyYAML"}
+LIGHT_REQUIREMENTS = {"click", "pydantic", "PyYAML", "tomli"}
 
 
 def run(*command: str | Path, cwd: Path, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:

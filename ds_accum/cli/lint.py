@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import BinaryIO, TextIO
 
 import click
@@ -10,6 +11,7 @@ import click
 from ds_accum.cli.launch_options import LaunchOptions, launch_options
 from ds_accum.cli.messages import COLORS, print_error, terminal_for
 from ds_accum.cli.sections import SectionedCommand, option
+from ds_accum.cli.settings_options import judge_of, settings_lines, settings_options
 
 __all__ = ["FAIL_ON", "FORMATS", "lint"]
 
@@ -31,6 +33,7 @@ Exit code:
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @launch_options
+@settings_options
 @option(
     "--stdin-filename",
     metavar="FILE",
@@ -57,6 +60,26 @@ Exit code:
     help="What makes the exit code 1: error, warning, info, or never.",
 )
 @option(
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    section=_OUTPUT,
+    help="Write the report there instead of standard output.",
+)
+@option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    section=_OUTPUT,
+    help="Only findings at or above --fail-on, and no summary.",
+)
+@option(
+    "--statistics",
+    is_flag=True,
+    section=_OUTPUT,
+    help="Print how often each rule found something, in place of the findings.",
+)
+@option(
     "--color",
     type=click.Choice(COLORS),
     metavar="WHEN",
@@ -68,9 +91,19 @@ Exit code:
 def lint(
     paths: tuple[str, ...],
     launch: LaunchOptions,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    no_settings: bool,
+    no_inline_config: bool,
+    show_settings: bool,
+    baseline: str | None,
+    write_baseline: str | None,
     stdin_filename: str | None,
     format_name: str,
     fail_on: str,
+    output_file: Path | None,
+    quiet: bool,
+    statistics: bool,
     color: str,
 ) -> int:
     """Find what DeepSpeed would refuse, before a launch.
@@ -83,30 +116,53 @@ def lint(
       ds-accum lint configs --nodes 2 --gpus-per-node 8 --tp 2
       ds-accum lint 'conf/**/ds_*.json' --world-size 1-16 --format concise
     """
-    from ds_accum.lint.diagnostic import Severity
     from ds_accum.lint.linter import RULE_FAILED
     from ds_accum.lint.reporters import reporter_of
-    from ds_accum.lint.result import LintResult, judge
     from ds_accum.lint.targets import STANDARD_INPUT, find_targets
 
     if stdin_filename is not None and STANDARD_INPUT not in paths:
         raise click.UsageError("--stdin-filename names standard input, which is read only for a PATH of -.")
-    version, version_source = launch.version()
-    launches = launch.launches(version)
-    targets = find_targets(paths, standard_input=_standard_input(), standard_input_name=stdin_filename)
+    if statistics and format_name != "full":
+        raise click.UsageError(f"--statistics is a report of its own: leave --format {format_name} out.")
+    judge = judge_of(
+        launch,
+        select=select,
+        ignore=ignore,
+        fail_on=fail_on,
+        no_settings=no_settings,
+        no_inline_config=no_inline_config,
+    )
+    targets = find_targets(
+        paths,
+        standard_input=_standard_input(),
+        standard_input_name=stdin_filename,
+        is_excluded=None if no_settings else judge.excludes,
+    )
     for problem in targets.problems:
         print_error(str(problem), help_=problem.remedy, color=color)
-    result = LintResult(
-        files=tuple(judge(target, launches) for target in targets.found),
-        version=version,
-        version_source=version_source,
-    )
-    terminal = terminal_for(sys.stdout, color)
-    text = "".join(reporter_of(format_name)(result, terminal))
-    click.echo(text, nl=False, color=terminal.color)
-    if targets.problems or any(item.code == RULE_FAILED for item in result.diagnostics):
-        return 2
-    return int(fail_on != "never" and result.reaches(Severity(fail_on)))
+    if show_settings:
+        click.echo("\n".join(settings_lines(judge, targets.found)))
+        return 2 if targets.problems else 0
+    result = judge.result(targets.found)
+    has_failed = bool(targets.problems) or any(item.code == RULE_FAILED for item in result.diagnostics)
+    if baseline is not None or write_baseline is not None:
+        from ds_accum.cli.baselines import record, without_known
+
+        if write_baseline is not None:
+            record(result, write_baseline, baseline, color=color)
+            return 2 if has_failed else 0
+        assert baseline is not None
+        result = without_known(result, baseline, judge, targets.found, color=color)
+    terminal = terminal_for(sys.stdout if output_file is None else None, color)
+    report = reporter_of("statistics" if statistics else format_name)
+    text = "".join(report(result.only_failing() if quiet else result, terminal))
+    if output_file is None:
+        click.echo(text, nl=False, color=terminal.color)
+    else:
+        from ds_accum.cli.output import write_text
+
+        write_text(output_file, text)
+    return 2 if has_failed else int(result.fails)
 
 
 def _standard_input() -> BinaryIO | None:

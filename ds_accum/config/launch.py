@@ -20,6 +20,9 @@ Engine = Literal["stock", "ds-accum"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 # What is also understood, for short.
 FRAMEWORK_ALIASES = {"hf": "huggingface"}
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+# SUPPORTED_ACCELERATOR_LIST in deepspeed/accelerator/real_accelerator.py of 0.19.8.
+ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "mps", "hpu", "mlu", "sdaa", "supa", "klxpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

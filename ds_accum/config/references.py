@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ds_accum.config.document import Document
 from ds_accum.config.embedded import referenced_file
 
-__all__ = ["Reference", "find_reference", "project_root"]
+__all__ = ["Reference", "find_reference", "leads_outside", "project_root"]
 
 # What lies at the root of a project.
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.cfg", "setup.py")
@@ -51,6 +51,12 @@ def project_root(folder: FilePath) -> FilePath:
         if any((candidate / mark).exists() for mark in _ROOT_MARKS):
             return candidate
     return absolute
+
+
+def leads_outside(filename: str) -> bool:
+    """Whether a file lies in a project by its name only: a link leads out of it, to what is not the project's."""
+    file = FilePath(filename).absolute()
+    return file.exists() and not _is_below(file, project_root(file.parent))
 
 
 def _candidates(name: str, folder: FilePath, root: FilePath) -> Iterator[FilePath]:

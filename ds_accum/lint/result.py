@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_accum.config.document import Document
 from ds_accum.config.launch import Launch
+from ds_accum.config.references import leads_outside
 from ds_accum.config.schema import Version
 from ds_accum.lint.diagnostic import Diagnostic, Severity
-from ds_accum.lint.linter import lint_document
+from ds_accum.lint.inline import NOTHING, read_inline
+from ds_accum.lint.linter import examine
+from ds_accum.lint.rule import Rule
+from ds_accum.lint.rules import RULES
 from ds_accum.lint.targets import Target
 
 __all__ = ["FileResult", "LintResult", "judge"]
@@ -46,11 +50,13 @@ class LintResult:
     """What a reporter turns into text.
 
     `version` is the DeepSpeed release that was asked, `version_source` why that one, such as "installed".
+    `has_summary`: whether a report for people ends with one.
     """
 
     files: tuple[FileResult, ...]
     version: Version
     version_source: str
+    has_summary: bool = True
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -65,13 +71,41 @@ class LintResult:
     def count(self, severity: Severity) -> int:
         return sum(diagnostic.severity is severity for diagnostic in self.diagnostics)
 
-    def reaches(self, severity: Severity) -> bool:
-        """Whether anything was found that is at least as bad."""
-        return any(diagnostic.severity.rank >= severity.rank for diagnostic in self.diagnostics)
+    @property
+    def fails(self) -> bool:
+        """Whether any file has a finding that makes the linter fail."""
+        return any(file.fails_on(item) for file in self.files for item in file.diagnostics)
+
+    def only_failing(self) -> LintResult:
+        """Only what makes the linter fail, and no summary."""
+        files = (
+            replace(file, diagnostics=tuple(item for item in file.diagnostics if file.fails_on(item)))
+            for file in self.files
+        )
+        return replace(self, files=tuple(files), has_summary=False)
 
 
-def judge(target: Target, launches: Sequence[Launch]) -> FileResult:
-    """Lints one target for these launches, completed by what it knows. Raises LayoutError as `Target.launches`."""
-    completed = target.launches(launches)
-    diagnostics = lint_document(target.document, launches=completed, origin=target.origin)
-    return FileResult(document=target.document, launches=tuple(completed), diagnostics=tuple(diagnostics))
+def judge(
+    target: Target,
+    launches: Sequence[Launch],
+    *,
+    rules: Sequence[Rule] = RULES,
+    inline: bool = True,
+    fail_on: Severity | None = Severity.ERROR,
+) -> FileResult:
+    """Lints one target for these launches, completed by what it knows. Raises LayoutError as `Target.launches`.
+
+    `inline` as in `ds_accum.lint.linter`.
+    """
+    settings = read_inline(target.document) if inline else NOTHING
+    completed = target.launches([settings.complete(launch, target.document) for launch in launches])
+    found = examine(target.document, launches=completed, rules=rules, origin=target.origin, inline=inline)
+    return FileResult(
+        document=target.document,
+        launches=tuple(completed),
+        diagnostics=found.found,
+        suppressed=found.suppressed,
+        fail_on=fail_on,
+        # What was found decides whether the question is worth its price.
+        has_excerpts=not found.found or not leads_outside(target.document.filename),
+    )

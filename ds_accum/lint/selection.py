@@ -47,20 +47,20 @@ def selected(rules: Sequence[Rule], layers: Iterable[Choice]) -> tuple[Rule, ...
     return tuple(rule for rule in rules if rule.code in chosen)
 
 
-def validated(words: Iterable[str], rules: Sequence[Rule], *, source: str) -> tuple[str, ...]:
-    """The codes and prefixes in upper case. Raises UsageError for one that fits no rule; `source` is who gives it."""
+def validated(words: Iterable[str], rules: Sequence[Rule]) -> tuple[str, ...]:
+    """The codes and prefixes in upper case. Raises UsageError for one that fits no rule."""
     given = []
     for word in words:
         code = word.upper()
         if code == RULE_FAILED:
             raise UsageError(
-                f"{source}: {RULE_FAILED} is no rule: it says that one has failed",
+                f"{RULE_FAILED} is no rule: it says that one has failed",
                 remedy="leave the rule itself out, by its code",
             )
         if code != EVERYTHING and not (code and any(rule.code.startswith(code) for rule in rules)):
             meant = closest_code(word, rules)
             remedy = f"did you mean {meant}?" if meant else "`ds-accum rule --all` lists every rule"
-            raise UsageError(f"{source}: {word!r} is no code of a rule, and no code begins so", remedy=remedy)
+            raise UsageError(f"{word!r} is no code of a rule, and no code begins so", remedy=remedy)
         given.append(code)
     return tuple(given)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from stat import S_ISDIR
@@ -85,13 +85,18 @@ class Targets(NamedTuple):
 
 
 def find_targets(
-    names: Iterable[str], *, standard_input: BinaryIO | None = None, standard_input_name: str | None = None
+    names: Iterable[str],
+    *,
+    standard_input: BinaryIO | None = None,
+    standard_input_name: str | None = None,
+    is_excluded: Callable[[FilePath], bool] | None = None,
 ) -> Targets:
     """The documents behind everything that a user names.
 
-    `standard_input_name` is the path of the file whose text standard input holds, if it is one's.
+    `standard_input_name` is the path of the file whose text standard input holds, if it is one's. `is_excluded` says
+    which files and folders are left out of the folders that are named; what is named itself is not asked about.
     """
-    search = _Search()
+    search = _Search(is_excluded)
     for name in dict.fromkeys(names):
         if name == STANDARD_INPUT:
             search.add_standard_input(standard_input, standard_input_name)
@@ -101,7 +106,8 @@ def find_targets(
 
 
 class _Search:
-    def __init__(self) -> None:
+    def __init__(self, is_excluded: Callable[[FilePath], bool] | None) -> None:
+        self._is_excluded = is_excluded
         self.found: list[Target] = []
         self.problems: list[UsageError] = []
         # Identity -> index in `found`: a file is linted once, however often and by whatever links it is named.
@@ -184,12 +190,15 @@ class _Search:
             if _ENVIRONMENT_MARK in files:
                 folders.clear()
                 continue
-            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
+            folders[:] = sorted(name for name in set(folders) - _SKIPPED_FOLDERS if self._is_wanted(base, name))
             for name in sorted(files):
                 path = FilePath(base, name)
                 # A pipe would be waited for, a link to nowhere was not named by anybody.
-                if name.lower().endswith(_EXTENSIONS) and path.is_file():
+                if name.lower().endswith(_EXTENSIONS) and path.is_file() and self._is_wanted(base, name):
                     yield path
+
+    def _is_wanted(self, folder: str, name: str) -> bool:
+        return self._is_excluded is None or not self._is_excluded(FilePath(folder, name))
 
     def _add_matches(self, pattern: str) -> None:
         import glob  # only where a shell left a pattern as it was

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from ds_accum.cli.lint import FAIL_ON, FORMATS
-from ds_accum.lint import Severity, lint_document
+from ds_accum.lint import Severity
 from ds_accum.lint.reporters import REPORTERS
 from ds_accum.lint.rules import BY_CODE
 
@@ -67,7 +66,7 @@ def test_a_rule_that_fails_is_our_failure_and_the_others_still_run(
         raise RuntimeError("it broke")
 
     rules = [replace(BY_CODE["DSA001"], check=fail), BY_CODE["DSA101"]]
-    monkeypatch.setattr("ds_accum.lint.result.lint_document", functools.partial(lint_document, rules=rules))
+    monkeypatch.setattr("ds_accum.lint.in_force.RULES", rules)
     finished = ds_accum("lint", mismatch, "--world-size", "8", "--fail-on", "never")
     assert finished.code == 2
     assert "error[DSA000] rule-failed\n  rule DSA001 (syntax-error) failed: RuntimeError: it broke" in finished.output

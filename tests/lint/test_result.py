@@ -28,9 +28,23 @@ def test_findings_are_counted_over_all_files() -> None:
     assert (result.count(Severity.WARNING), result.world_sizes) == (0, (2, 8))
 
 
-def test_a_result_reaches_what_its_worst_finding_is() -> None:
-    duplicate = '{"train_batch_size": 8, "train_batch_size": 8}'
-    warned = judge(Target(document=read_text(duplicate)), [Launch(framework="huggingface")])
-    result = LintResult(files=(warned,), version=(0, 19, 8), version_source="given")
-    assert [result.reaches(severity) for severity in Severity] == [False, True, True]
-    assert not result_of('{"train_batch_size": 8}').reaches(Severity.INFO)
+def test_a_result_fails_on_what_is_at_least_as_bad_as_it_should_fail_on() -> None:
+    document = read_text('{"train_batch_size": 8, "train_batch_size": 8}')
+    launches = [Launch(framework="huggingface")]
+
+    def fails(fail_on: Severity | None) -> bool:
+        file = judge(Target(document=document), launches, fail_on=fail_on)
+        return LintResult(files=(file,), version=(0, 19, 8), version_source="given").fails
+
+    assert [fails(severity) for severity in (*Severity, None)] == [False, True, True, False]
+    assert not result_of('{"train_batch_size": 8}').fails
+
+
+def test_what_does_not_fail_can_be_left_out_with_the_summary() -> None:
+    result = result_of(
+        '{"train_batch_size": 9}', '{"train_batch_size": 8, "ds_accum": {"lint": {"ignore": {"X": "y"}}}}'
+    )
+    assert [item.code for item in result.diagnostics] == ["DSA102", "DSA021"]
+    failing = result.only_failing()
+    assert [item.code for item in failing.diagnostics] == ["DSA102"]
+    assert (result.has_summary, failing.has_summary) == (True, False)

@@ -47,24 +47,24 @@ def test_the_rules_stay_in_their_order() -> None:
 
 
 def test_codes_are_understood_in_any_case() -> None:
-    assert validated(["dsa101", "Dsa1", "all", "D"], RULES, source="--select") == ("DSA101", "DSA1", "ALL", "D")
+    assert validated(["dsa101", "Dsa1", "all", "D"], RULES) == ("DSA101", "DSA1", "ALL", "D")
 
 
 @pytest.mark.parametrize(
     ("word", "sentence", "remedy"),
     [
-        ("DSA19999", "--select: 'DSA19999' is no code of a rule, and no code begins so", None),
-        ("DSA1O1", "--select: 'DSA1O1' is no code of a rule", "did you mean DSA101?"),
-        ("batch-size-mismatch", "--select: 'batch-size-mismatch' is no code", "did you mean DSA101?"),
-        ("unknown_key", "--select: 'unknown_key' is no code", "did you mean DSA701?"),
-        ("E501", "--select: 'E501' is no code", "`ds-accum rule --all` lists every rule"),
-        ("", "--select: '' is no code", "`ds-accum rule --all` lists every rule"),
-        ("DSA000", "--select: DSA000 is no rule: it says that one has failed", "leave the rule itself out"),
+        ("DSA19999", "'DSA19999' is no code of a rule, and no code begins so", None),
+        ("DSA1O1", "'DSA1O1' is no code of a rule", "did you mean DSA101?"),
+        ("batch-size-mismatch", "'batch-size-mismatch' is no code", "did you mean DSA101?"),
+        ("unknown_key", "'unknown_key' is no code", "did you mean DSA701?"),
+        ("E501", "'E501' is no code", "`ds-accum rule --all` lists every rule"),
+        ("", "'' is no code", "`ds-accum rule --all` lists every rule"),
+        ("DSA000", "DSA000 is no rule: it says that one has failed", "leave the rule itself out"),
     ],
 )
 def test_what_is_no_code_is_refused_with_what_was_meant(word: str, sentence: str, remedy: str | None) -> None:
     with pytest.raises(UsageError) as caught:
-        validated([word], RULES, source="--select")
+        validated([word], RULES)
     assert str(caught.value).startswith(sentence)
     assert remedy is None or remedy in str(caught.value.remedy)
 

@@ -51,17 +51,20 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:
         return
     for file in result.files:
         for diagnostic in file.diagnostics:
-            for line in diagnostic_lines(diagnostic, file.document, file.world_sizes, terminal):
+            document = file.document if file.has_excerpts else None
+            for line in diagnostic_lines(diagnostic, document, file.world_sizes, terminal):
                 yield f"{inert(line)}\n"
             yield "\n"
+    if not result.has_summary:
+        return
     for line in (*summary(result, terminal), *_version_note(result, terminal)):
         yield f"{line}\n"
 
 
 def diagnostic_lines(
-    diagnostic: Diagnostic, document: Document, world_sizes: tuple[int, ...], terminal: Terminal
+    diagnostic: Diagnostic, document: Document | None, world_sizes: tuple[int, ...], terminal: Terminal
 ) -> Iterator[str]:
-    """One finding; `world_sizes` are those that its file was judged for."""
+    """One finding; `world_sizes` are those that its file was judged for. Without the document no line is shown."""
     place = f"{printable(diagnostic.filename)}:{diagnostic.start.line}:{diagnostic.start.column}:"
     rule = terminal.paint_as(diagnostic.severity, f"{diagnostic.severity.value}[{diagnostic.code}]")
     yield f"{terminal.paint(place, 'bold')} {rule} {diagnostic.name}"
@@ -70,16 +73,20 @@ def diagnostic_lines(
 
     margin = " " * len(str(diagnostic.start.line))
     gutter = f"{_INDENT}{margin} "
-    from ds_accum.lint.reporters.excerpt import excerpt_of  # a clean file has none
+    remarks = list(_remarks(diagnostic, world_sizes))
+    if document is None:
+        remarks.append(("note", "no line is shown: the file is a link to one outside the project"))
+    else:
+        from ds_accum.lint.reporters.excerpt import excerpt_of  # a clean file has none
 
-    excerpt = excerpt_of(document, diagnostic.start, diagnostic.end, width=terminal.width - len(gutter) - 2)
-    bar = terminal.paint("|", "dim")
-    yield f"{gutter}{bar}"
-    yield f"{_INDENT}{terminal.paint(str(excerpt.line_number), 'dim')} {bar} {excerpt.text}".rstrip()
-    carets = terminal.paint_as(diagnostic.severity, "^" * excerpt.caret_columns)
-    yield f"{gutter}{bar} {' ' * excerpt.caret_column}{carets}"
+        excerpt = excerpt_of(document, diagnostic.start, diagnostic.end, width=terminal.width - len(gutter) - 2)
+        bar = terminal.paint("|", "dim")
+        yield f"{gutter}{bar}"
+        yield f"{_INDENT}{terminal.paint(str(excerpt.line_number), 'dim')} {bar} {excerpt.text}".rstrip()
+        carets = terminal.paint_as(diagnostic.severity, "^" * excerpt.caret_columns)
+        yield f"{gutter}{bar} {' ' * excerpt.caret_column}{carets}"
 
-    for label, text in _remarks(diagnostic, world_sizes):
+    for label, text in remarks:
         sign = f"= {label}: "
         first, *rest = wrapped(printable(text), terminal.width - len(gutter) - len(sign))
         yield f"{gutter}{terminal.paint('=', 'dim')} {terminal.paint(f'{label}:', 'bold')} {first}"
@@ -95,6 +102,9 @@ def summary(result: LintResult, terminal: Terminal) -> Iterator[str]:
     sizes = result.world_sizes
     worlds = f" at world size{'s' if len(sizes) > 1 else ''} {_ranges(sizes)}" if sizes else ", world size not given"
     said = ", ".join(found.values()) or "nothing found"
+    suppressed = sum(len(file.suppressed) for file in result.files)
+    if suppressed:
+        said = f"{said} ({suppressed:,} suppressed)"
     first, *rest = wrapped(f"{said} in {_counted(len(result.files), 'file')}, for {version}{worlds}", terminal.width)
     # Only what is laid out already can be painted: the escapes would count as columns.
     for severity, count in found.items():

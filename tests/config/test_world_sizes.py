@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_accum.cli.sizes import parse_world_sizes
+from ds_accum.config.world_sizes import parse_world_sizes
 
 
 @pytest.mark.parametrize(
