@@ -27,7 +27,7 @@ __all__ = ["Setting", "SettingsFile", "SettingsSearch"]
 
 _TABLES = {"ds-accum.toml": "", "pyproject.toml": "tool.ds-accum", "setup.cfg": "ds-accum"}
 # Without these bytes a file of other tools holds no settings of ours, and is not parsed.
-_MARK = b"ds-accum"
+_MARKS = {"ds-accum.toml": b"", "pyproject.toml": b"ds-accum", "setup.cfg": b"[ds-accum]"}
 _REPOSITORY_MARK = ".git"
 
 
@@ -93,7 +93,7 @@ def _settings_in(folder: FilePath) -> SettingsFile | None:
             if table:  # another tool's file, which need not hold anything for us
                 continue
             raise UsageError(f"can't read {_shown(path)}: {error.strerror or error}") from error
-        if table and _MARK not in data:
+        if _MARKS[name] not in data:
             continue
         try:
             text = data.decode("utf-8-sig")

@@ -255,7 +255,7 @@ def test_a_table_of_its_own_has_the_line_of_its_header(project: Path) -> None:
     [
         ("tp = \n", "ds-accum.toml", "ds-accum.toml is no TOML: invalid value (at line 1, column 6)"),
         ("[tool]\nds-accum = 1\n", "pyproject.toml", "pyproject.toml: tool.ds-accum must be a table"),
-        ("ds-accum = 1\n", "setup.cfg", "setup.cfg can't be read: File contains no section headers"),
+        ("x = 1\n[ds-accum]\n", "setup.cfg", "setup.cfg can't be read: File contains no section headers"),
         ("[ds-accum]\ntp = 1\ntp = 2\n", "setup.cfg", "setup.cfg can't be read: While reading"),
     ],
 )
