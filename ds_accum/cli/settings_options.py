@@ -113,7 +113,7 @@ def judge_of(
         has_settings=not no_settings,
         inline=not no_inline_config,
     )
-    return Judge(command_line=command_line)
+    return Judge(command_line)
 
 
 def _given() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ds_accum.config.document import Document
 from ds_accum.config.embedded import EmbeddedConfig
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ds_accum.lint.rule import Rule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class Review(NamedTuple):
     """What the other rules have said about a document, for the rules about its suppressions.
 
     `ignored` maps the codes that the document suppresses to the reasons, `found` are the codes of all findings, the

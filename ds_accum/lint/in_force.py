@@ -12,9 +12,10 @@ chooses from, unless it selects anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import format_version
@@ -48,14 +49,13 @@ _LAYOUT = ("world-size", "tp", "pp", "cp", "sp", "ep")
 _DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """What one run was told. `given` maps a setting to the option that gives it; `version_source` says why the
     DeepSpeed release of the launches is the one to judge for where none is given."""
 
     launches: tuple[Launch, ...]
     version_source: str
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = MappingProxyType({})
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     fail_on: Severity | None = Severity.ERROR
@@ -63,8 +63,7 @@ class CommandLine:
     inline: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class InForce(NamedTuple):
     """What holds for one target; `shown` are all settings by name, as they are in force and where they come from."""
 
     launches: tuple[Launch, ...]
@@ -77,12 +76,12 @@ class InForce:
         return self.shown["target-deepspeed"].origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Lints targets, each with what holds for it."""
 
-    command_line: CommandLine
-    search: SettingsSearch = field(default_factory=SettingsSearch)
+    def __init__(self, command_line: CommandLine) -> None:
+        self.command_line = command_line
+        self._search = SettingsSearch()
 
     def __call__(self, target: Target) -> FileResult:
         """Raises LayoutError where degrees do not fit a world, UsageError where a settings file is wrong."""
@@ -141,7 +140,7 @@ class Judge:
         return InForce(launches=launches, rules=rules, fail_on=fail_on, shown=shown)
 
     def _settings_above(self, path: FilePath) -> SettingsFile | None:
-        return self.search.above(path) if self.command_line.has_settings else None
+        return self._search.above(path) if self.command_line.has_settings else None
 
     def _rules(self, file: SettingsFile | None, path: FilePath) -> Sequence[Rule]:
         told = self.command_line

@@ -13,8 +13,9 @@ refuse to start with a key that they do not know, so there is none in their YAML
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ds_accum.config.document import Document, Path
 from ds_accum.config.launch import FRAMEWORK_ALIASES, FRAMEWORKS, Framework, Launch
@@ -25,11 +26,10 @@ __all__ = ["IGNORE", "NOTHING", "Inline", "read_inline"]
 IGNORE: Path = ("ds_accum", "lint", "ignore")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inline:
+class Inline(NamedTuple):
     """The settings of one file. `ignore` maps the code of a rule to the reason."""
 
-    ignore: Mapping[str, str] = field(default_factory=dict)
+    ignore: Mapping[str, str] = MappingProxyType({})
     world_size: int | None = None
     framework: Framework | None = None
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import NamedTuple
 
 from ds_accum.config.document import Document, Path, Syntax, read_bytes, read_text
 from ds_accum.config.embedded import EmbeddedConfig, find_configs
@@ -70,8 +71,7 @@ def lint_document(
     return list(examine(document, launches=launches, rules=rules, origin=origin, inline=inline).found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class Examination(NamedTuple):
     """What was found in a document, and what of it the document suppresses, both in the order of the text."""
 
     found: tuple[Diagnostic, ...]

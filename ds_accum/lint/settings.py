@@ -17,7 +17,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
@@ -38,8 +37,7 @@ class Setting(NamedTuple):
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsFile:
+class SettingsFile(NamedTuple):
     """The settings of one file, checked and converted. `folder` is where its patterns start."""
 
     name: str
@@ -60,11 +58,11 @@ class SettingsFile:
         return self.settings[key].value if key in self.settings else default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsSearch:
     """Finds the settings file of each folder, and reads it once."""
 
-    _known: dict[FilePath, SettingsFile | None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._known: dict[FilePath, SettingsFile | None] = {}
 
     def above(self, path: FilePath) -> SettingsFile | None:
         """The settings file for a file or a folder, None if there is none. Raises UsageError if it is wrong."""
@@ -146,8 +144,7 @@ class _Text(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """A settings file as text, to say where in it a setting is."""
 
     name: str
