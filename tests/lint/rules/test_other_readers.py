@@ -11,10 +11,11 @@ from ds_accum.config.document import read_text
 from ds_accum.config.model import DeepSpeedConfig
 from ds_accum.config.schema import newest_version
 from ds_accum.config.support import engine_refusals
+from ds_accum.lint import lint_text
 from ds_accum.lint.diagnostic import Proof
 from ds_accum.lint.rules import BY_CODE, RULES
 
-PROVEN_HERE = ("DSA250", "DSA251", "DSA801")
+PROVEN_HERE = ("DSA020", "DSA021", "DSA250", "DSA251", "DSA801")
 
 
 def test_every_rule_about_another_reader_is_proven_here() -> None:
@@ -36,9 +37,23 @@ def test_the_engines_table_refuses_every_bad_example_and_no_good_one() -> None:
     for examples, refused in ((rule.bad, True), (rule.good, False)):
         for example in examples:
             values = read_text(example.config).value
-            if refused or "ds_accum" in values:
+            # Where the block speaks to the linter only, the engine is DeepSpeed's own.
+            if refused or values.get("ds_accum", {"lint": {}}).keys() != {"lint"}:
                 config = DeepSpeedConfig.read(values, version=newest_version())
                 assert bool(list(engine_refusals(config))) is refused
+
+
+@pytest.mark.parametrize("code", ["DSA020", "DSA021"])
+def test_the_linter_finds_the_same_without_a_suppression_that_has_no_effect(code: str) -> None:
+    rule = BY_CODE[code]
+    for examples, has_effect in ((rule.bad, False), (rule.good, True)):
+        for example in examples:
+            values = json.loads(example.config)
+            with_it = lint_text(example.config, launches=[example.launch])
+            values["ds_accum"]["lint"]["ignore"] = {}
+            without_it = lint_text(json.dumps(values), launches=[example.launch])
+            found = [item.code for item in with_it if item.code != code]
+            assert (found != [item.code for item in without_it]) is has_effect
 
 
 def test_the_engines_model_refuses_a_bad_block_and_reads_a_good_one() -> None:
