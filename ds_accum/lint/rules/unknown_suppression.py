@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
 from ds_accum.lint.fix import Fix, RenameKey
@@ -41,9 +42,10 @@ GOOD = (
     Example(
         config="""{
   "train_batch_size": 100,
-  "ds_accum": {"lint": {"ignore": {"DSA102": "the launcher rounds it"}, "world_size": 8}}
+  "ds_accum": {"lint": {"ignore": {"DSA102": "the launcher rounds it"}}}
 }
 """,
+        launch=Launch(world_size=8),
         deepspeed=None,
     ),
 )
