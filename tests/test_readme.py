@@ -26,7 +26,9 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 def written_files(folder: Path) -> None:
     for match in FILE.finditer(README.read_text("utf-8")):
-        (folder / match["name"]).write_text(match["text"], encoding="utf-8")
+        path = folder / match["name"]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(match["text"], encoding="utf-8")
 
 
 def output_of(arguments: str, folder: Path, lines: str | None) -> str:

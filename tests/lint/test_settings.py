@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,16 @@ def test_no_parser_is_loaded_where_there_is_nothing_to_parse(project: Path) -> N
         "sys.exit(bool({'tomllib', 'tomli', 'configparser', 'difflib'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_before_python_3_11_toml_is_read_with_tomli(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tomli(types.ModuleType):
+        TOMLDecodeError = ValueError
+        loads = staticmethod(lambda _: {"tp": 16})
+
+    monkeypatch.setitem(sys.modules, "tomli", Tomli("tomli"))
+    monkeypatch.setattr(settings.sys, "version_info", (3, 10, 14))
+    assert read("tp = 2\n") == {"tp": 16}
 
 
 # ---------------------------------------------------------------------------------------------------- what may be in it
