@@ -76,20 +76,9 @@ class LaunchOptions:
 
     def version(self) -> tuple[Version, str]:
         """The DeepSpeed release to judge for, and where that comes from."""
-        from ds_accum.config.schema import newest_version, parse_version
+        from ds_accum.cli.installed_deepspeed import release_to_judge_for
 
-        if self.deepspeed_version is not None:
-            try:
-                return parse_version(self.deepspeed_version), "given"
-            except ValueError as error:
-                raise UsageError(f"--deepspeed-version: {error}") from error
-        from ds_accum.cli.installed_deepspeed import installed_deepspeed
-
-        installed = installed_deepspeed()
-        try:
-            return parse_version(installed or ""), "installed"
-        except ValueError:
-            return newest_version(), "the newest known"
+        return release_to_judge_for(self.deepspeed_version)
 
     def launches(self, version: Version) -> list[Launch]:
         """One launch a world size, or one without. Raises LayoutError where the degrees do not fit a world."""

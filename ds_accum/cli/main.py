@@ -31,6 +31,7 @@ __all__ = ["SUBCOMMANDS", "cli", "main"]
 SUBCOMMANDS = {
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "rule": "Explain what a finding means, with examples.",
+    "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
 }
 
 FAILED = 2

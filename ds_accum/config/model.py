@@ -57,7 +57,7 @@ class BlockReading:
 
 
 # DeepSpeed reads these four through one model of its own, which drops a block whose value is "auto".
-_MONITORS = frozenset({"tensorboard", "wandb", "csv_monitor", "comet"})
+MONITORS = frozenset({"tensorboard", "wandb", "csv_monitor", "comet"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +126,7 @@ class DeepSpeedConfig:
                 return None, None
             parent = self.schema.blocks.get(".".join(block.path[:depth]))
             value = value[part]
-            if value == "auto" and (block.name in _MONITORS or (parent is not None and parent.kind == "model")):
+            if value == "auto" and (block.name in MONITORS or (parent is not None and parent.kind == "model")):
                 return None, None
         if block.name == "zero_optimization" and isinstance(value, bool):
             # The format before ZeRO had stages: true is stage 1 (`read_zero_config_deprecated`, zero/config.py).
