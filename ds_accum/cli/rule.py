@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,21 +12,35 @@ from ds_accum.cli.messages import COLORS, terminal_for
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ds_accum.lint.rule import Rule
 
 __all__ = ["FORMATS", "rule"]
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "markdown", "json")
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """The codes and names that begin like this, for the shell."""
+    from ds_accum.lint.rules import RULES
+
+    words = [word for rule in RULES for word in (rule.code, rule.name)]
+    return [word for word in words if word.lower().startswith(incomplete.lower())]
 
 
 @click.command(short_help="Explain what a finding means, with examples.")
-@click.argument("codes", metavar="CODE...", nargs=-1)
+@click.argument("codes", metavar="CODE...", nargs=-1, shell_complete=_complete)
 @click.option("--all", "show_all", is_flag=True, help="Every rule, in the order of the codes.")
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a Markdown page for each rule there; with --all, an index too.",
+)
 @click.option("--color", type=click.Choice(COLORS), default="auto", show_default=True)
-def rule(codes: tuple[str, ...], show_all: bool, format_name: str, color: str) -> None:
+def rule(codes: tuple[str, ...], show_all: bool, format_name: str, output_dir: Path | None, color: str) -> None:
     """Explain what a finding means, with examples.
 
     A CODE is a rule's code or its name, in upper or lower case.
@@ -33,14 +48,20 @@ def rule(codes: tuple[str, ...], show_all: bool, format_name: str, color: str) -
     \b
       ds-accum rule DSA101
       ds-accum rule batch-size-mismatch
+      ds-accum rule --all --format markdown --output-dir rules
     """
     if show_all == bool(codes):
         raise click.UsageError("Name one or more rules, or use --all.")
+    if output_dir is not None and format_name != "markdown":
+        raise click.UsageError("--output-dir is for --format markdown.")
     from ds_accum.lint.rules import RULES
 
     rules = RULES if show_all else _named(codes)
     if format_name == "json":
         click.echo(_as_json(rules))
+        return
+    if format_name == "markdown":
+        _write_markdown(rules, output_dir, with_index=show_all)
         return
     from ds_accum.lint.explanation import explain
 
@@ -70,6 +91,21 @@ def _unknown(code: str, known: Iterable[str]) -> UsageError:
     close = [name.upper() if name.startswith("dsa") else name for name in get_close_matches(code.lower(), known, n=3)]
     remedy = f"did you mean {' or '.join(close)}?" if close else "`ds-accum rule --all` lists every rule"
     return UsageError(f"there is no rule {code}", remedy=remedy)
+
+
+def _write_markdown(rules: Sequence[Rule], folder: Path | None, *, with_index: bool) -> None:
+    from ds_accum.lint.markdown import INDEX, index_page, rule_page
+
+    if folder is None:
+        click.echo("\n".join(map(rule_page, rules)), nl=False)
+        return
+    from ds_accum.cli.files import write_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for rule in rules:
+        write_file(folder / f"{rule.code}.md", rule_page(rule), replace=True)
+    if with_index:
+        write_file(folder / INDEX, index_page(rules), replace=True)
 
 
 def _as_json(rules: Iterable[Rule]) -> str:

@@ -19,15 +19,15 @@ from ds_accum.lint.reporters.terminal import Terminal, width_of, wrapped
 from ds_accum.lint.rule import Example, Rule
 from ds_accum.lint.rules import RULES
 
-__all__ = ["explain", "rule_values"]
+__all__ = ["NOTICED", "PROVEN", "explain", "findings_of_example", "launch_options", "rule_values"]
 
-_WHEN = {
+NOTICED = {
     When.LOAD: "when it loads the config",
     When.START: "at start, once every rank is up",
     When.FIRST_STEP: "at the first step",
     When.NEVER: "never",
 }
-_PROOF = {
+PROVEN = {
     Proof.RUN: "the bad examples, given to the installed DeepSpeed, show it; the good ones do not",
     Proof.OTHER_VERSION: "shown by running another release of DeepSpeed",
     Proof.OTHER_READER: "shown by running the other reader of the file",
@@ -58,8 +58,8 @@ def explain(rule: Rule, terminal: Terminal) -> Iterator[str]:
     yield f"{code} {terminal.paint(rule.name, 'bold')}"
     yield from _indented(wrapped(rule.summary, terminal.width - 2))
     yield ""
-    yield from _field("DeepSpeed notices", _WHEN[rule.when], terminal)
-    yield from _field("proof", _PROOF[rule.proof], terminal)
+    yield from _field("DeepSpeed notices", NOTICED[rule.when], terminal)
+    yield from _field("proof", PROVEN[rule.proof], terminal)
     yield ""
     yield terminal.paint("why", "bold")
     yield from _indented(_rationale(rule, terminal.width - 2))
@@ -68,12 +68,12 @@ def explain(rule: Rule, terminal: Terminal) -> Iterator[str]:
             yield ""
             of = f", {number} of {len(examples)}" if len(examples) > 1 else ""
             yield terminal.paint(kind + of, "bold")
-            command = " ".join(["$ ds-accum lint ds_config.json", *_options(example.launch)])
+            command = " ".join(["$ ds-accum lint ds_config.json", *launch_options(example.launch)])
             yield from _indented(wrapped(command, terminal.width - 2))
             yield from _indented(_config(example.config, terminal))
             if kind == "bad":
                 yield ""
-                yield from _indented(_findings(rule, example, terminal))
+                yield from _indented(findings_of_example(rule, example, terminal))
     if rule.references:
         yield ""
         yield terminal.paint("read more", "bold")
@@ -99,7 +99,7 @@ def rule_values(rule: Rule) -> dict[str, Any]:
 def _example_values(example: Example) -> dict[str, Any]:
     return {
         "config": example.config,
-        "options": list(_options(example.launch)),
+        "options": list(launch_options(example.launch)),
         "findings": [{"at": report.at, "message": report.message} for report in example.reports],
     }
 
@@ -140,7 +140,7 @@ def _config(text: str, terminal: Terminal) -> Iterator[str]:
         yield f"{terminal.paint(f'{number:>{margin}} |', 'dim')} {shown}".rstrip()
 
 
-def _findings(rule: Rule, example: Example, terminal: Terminal) -> Iterator[str]:
+def findings_of_example(rule: Rule, example: Example, terminal: Terminal) -> Iterator[str]:
     """What the linter says about an example, as far as it is this rule's."""
     narrower = Terminal(width=terminal.width - 2, color=terminal.color)
     document = read_text(example.config, filename="ds_config.json", syntax=Syntax.HJSON)
@@ -153,7 +153,7 @@ def _findings(rule: Rule, example: Example, terminal: Terminal) -> Iterator[str]
         yield from diagnostic_lines(diagnostic, document, (), narrower)
 
 
-def _options(launch: Launch) -> Iterator[str]:
+def launch_options(launch: Launch) -> Iterator[str]:
     """The options of the command line that describe a launch."""
     for field in fields(Launch):
         value = getattr(launch, field.name)

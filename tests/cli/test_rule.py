@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +60,27 @@ def test_json_has_every_field_of_every_rule(ds_accum: Any) -> None:
             *("code", "name", "severity", "when", "proof", "summary", "rationale", "bad", "good", "references")
         }
         assert rule["bad"][0]["findings"]
+
+
+# ------------------------------------------------------------------------------------------------------------ Markdown
+
+
+def test_markdown_is_the_page_of_the_rule(ds_accum: Any) -> None:
+    from ds_accum.lint.markdown import rule_page
+    from ds_accum.lint.rules import BY_CODE
+
+    finished = ds_accum("rule", "DSA101", "--format", "markdown")
+    assert (finished.code, finished.output) == (0, rule_page(BY_CODE["DSA101"]))
+
+
+def test_all_pages_and_an_index_are_written_to_a_folder(ds_accum: Any, folder: Path) -> None:
+    finished = ds_accum("rule", "--all", "--format", "markdown", "--output-dir", "rules/pages")
+    assert (finished.code, finished.output, finished.errors) == (0, "", "")
+    written = {path.name for path in (folder / "rules" / "pages").iterdir()}
+    assert written == {"README.md", *(f"{rule.code}.md" for rule in RULES)}
+
+
+def test_a_folder_for_another_format_is_an_error(ds_accum: Any) -> None:
+    finished = ds_accum("rule", "--all", "--output-dir", "rules")
+    assert finished.code == 2
+    assert "--output-dir is for --format markdown" in finished.errors

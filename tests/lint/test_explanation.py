@@ -43,7 +43,7 @@ def test_a_sentence_that_the_summary_repeats_is_said_once() -> None:
 
 def test_the_launch_of_an_example_is_shown_as_options() -> None:
     launch = Launch(world_size=8, tensor_parallel_size=2, client_optimizer=True, deepspeed_version=(0, 18, 3))
-    assert list(explanation._options(launch)) == [
+    assert list(explanation.launch_options(launch)) == [
         "--world-size 8",
         "--tp 2",
         "--deepspeed-version 0.18.3",
