@@ -29,6 +29,7 @@ __all__ = ["SUBCOMMANDS", "cli", "main"]
 # Name -> module in this folder with a command of that name, and what the overview says about it: `ds-accum --help` must
 # not pay for loading any of them.
 SUBCOMMANDS = {
+    "init": "Write a config to start from.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "rule": "Explain what a finding means, with examples.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
