@@ -153,7 +153,7 @@ def init(
 
     \b
       ds-accum init --stage 2 --world-size 8 --global-batch 256 --micro-batch 4
-      ds-accum init --stage 3 --world-size 16 --offload cpu --output-file ds_config.json
+      ds-accum init --stage 3 --world-size 16 --output-file ds_config.json
     """
     from ds_accum.batch import ParallelLayout
     from ds_accum.cli.installed_deepspeed import release_to_judge_for

@@ -29,6 +29,8 @@ __all__ = ["SUBCOMMANDS", "cli", "main"]
 # Name -> module in this folder with a command of that name, and what the overview says about it: `ds-accum --help` must
 # not pay for loading any of them.
 SUBCOMMANDS = {
+    "completion": "Print the script that completes commands in a shell.",
+    "env": "Print versions and what was detected, for a bug report.",
     "init": "Write a config to start from.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "rule": "Explain what a finding means, with examples.",
