@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "batch": frozenset({"errors"}),
     "config": frozenset({"errors", "batch"}),
     "lint": frozenset({"errors", "batch", "config"}),
+    "lsp": frozenset({"errors", "batch", "config", "lint"}),
     "plan": frozenset({"errors", "batch"}),
     "engine": frozenset({"errors", "batch", "config"}),
     "compare": frozenset({"errors", "batch", "config", "lint", "plan"}),
@@ -42,6 +43,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "config": frozenset({"pydantic", "pydantic_core", "yaml"}),
     # The reader of a TOML settings file: tomllib from Python 3.11 on, tomli before.
     "lint": frozenset({"tomllib", "tomli"}),
+    "lsp": frozenset({"pygls", "lsprotocol"}),
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),
     "compare": frozenset({"matplotlib"}),

@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "env": "Print versions and what was detected, for a bug report.",
     "init": "Write a config to start from.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
+    "lsp": "Run the language server, for editors.",
     "rule": "Explain what a finding means, with examples.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
 }

@@ -1,0 +1,72 @@
+"""What a client says about the launch."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ds_accum.config.launch import Launch
+from ds_accum.errors import DSAccumError
+from ds_accum.lsp.options import OPTIONS, launches_of
+
+
+def test_without_options_the_launch_is_unknown_but_for_the_installed_release() -> None:
+    for options in (None, {}, {"worldSize": None}):
+        assert launches_of(options, installed=(0, 19, 5)) == (Launch(deepspeed_version=(0, 19, 5)),)
+
+
+def test_several_world_sizes_are_several_launches() -> None:
+    launches = launches_of({"worldSize": [64, 8, 8]}, installed=None)
+    assert [launch.world_size for launch in launches] == [8, 64]
+
+
+def test_every_option_reaches_its_field() -> None:
+    options = {
+        "worldSize": 8.0,
+        "tensorParallelSize": 2,
+        "framework": "huggingface",
+        "clientOptimizer": True,
+        "deepspeedVersion": "0.18.5",
+        "accelerator": "cpu",
+        "engine": "stock",
+        "sequenceLength": 4096,
+    }
+    (launch,) = launches_of(options, installed=(0, 19, 8))
+    assert launch == Launch(
+        world_size=8,
+        tensor_parallel_size=2,
+        framework="huggingface",
+        client_optimizer=True,
+        deepspeed_version=(0, 18, 5),
+        accelerator="cpu",
+        engine="stock",
+        sequence_length=4096,
+    )
+
+
+def test_there_is_an_option_for_every_field_of_a_launch() -> None:
+    assert {field for field, _ in OPTIONS.values()} == {field.name for field in fields(Launch)}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "the options must be an object"),
+        ({"world_size": 8}, "there is no option world_size"),
+        ({"worldSize": 0}, "option worldSize must be a number of at least 1, not 0"),
+        ({"worldSize": True}, "option worldSize must be a number of at least 1"),
+        ({"worldSize": []}, "option worldSize must be a number of ranks"),
+        ({"worldSize": "8"}, "option worldSize must be a number of at least 1, not '8'"),
+        ({"framework": "hf"}, "option framework must be one of raw, huggingface"),
+        ({"framework": ["raw"]}, "option framework must be one of raw, huggingface"),
+        ({"clientOptimizer": "yes"}, "option clientOptimizer must be true or false"),
+        ({"deepspeedVersion": 0.19}, "option deepspeedVersion must be a release in quotes"),
+        ({"deepspeedVersion": "newest"}, "option deepspeedVersion can't be read"),
+        ({"worldSize": 8, "tensorParallelSize": 3}, "world 8 is not a multiple of tensor 3"),
+    ],
+)
+def test_a_wrong_option_is_an_error(options: Any, sentence: str) -> None:
+    with pytest.raises(DSAccumError, match=sentence.replace("(", r"\(")):
+        launches_of(options, installed=None)
