@@ -113,7 +113,7 @@ def test_the_two_commands_of_the_readme_exist_and_explain_themselves(repository:
 
 def test_every_folder_that_the_map_names_is_there(repository: Path) -> None:
     package = ("errors.py", "batch", "config", "config/versions", "config/support.py", "config/block.py", "lint")
-    for name in (*package, "lint/rules", "lint/reporters", "cli"):
+    for name in (*package, "config/starter.py", "lint/rules/pages", "lint/reporters", "lsp", "cli"):
         assert (repository / "ds_accum" / name).exists(), name
 
 
