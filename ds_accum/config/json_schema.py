@@ -109,13 +109,15 @@ def _nested(schema: Schema, holder: Block, key: Key, block: Block) -> JSON:
         types.append("boolean")  # the format before ZeRO had stages
     if key.null or block.null:
         types.append("null")
-    return said | {"type": types if len(types) > 1 else types[0]}
+    # Where there are several types, editors propose all but the object.
+    proposed = {"defaultSnippets": [{"label": "{}", "body": {}}]} if len(types) > 1 else {}
+    return said | {"type": types if len(types) > 1 else types[0]} | proposed
 
 
 def _alternatives(schema: Schema, block: Block, key: Key) -> Iterable[JSON]:
     """The forms that a value may take; a value that fits one of them is valid."""
     if (*block.path, key.name) in FILLED_IN_BY_HUGGINGFACE:
-        yield {"const": "auto"}
+        yield _auto(_TYPES.get(key.type, "value"))
     if (block.name, key.name) in _REFINED:
         yield from _REFINED[block.name, key.name](schema.version)
     elif key.type == "any":
@@ -188,6 +190,17 @@ _TYPES: Mapping[str, str] = {
     "dict": "object",
     "dict[str]": "object",
 }
+
+
+def _auto(wanted: str) -> JSON:
+    """What Hugging Face fills in: proposed by a snippet, because of several forms editors would name a `const` alone
+    in a complaint."""
+    article = "an" if wanted[0] in "aeiou" else "a"
+    return {
+        **_LENIENT["auto"],
+        "patternErrorMessage": f'Give {article} {wanted}, or "auto" where Hugging Face fills it in.',
+        "defaultSnippets": [{"label": '"auto"', "body": "auto"}],
+    }
 
 
 def _bounds(key: Key) -> JSON:
@@ -263,7 +276,7 @@ def _params(block: str, forms: Mapping[str, JSON]) -> JSON:
     properties = {}
     for name, form in forms.items():
         filled_in = (block, "params", name) in FILLED_IN_BY_HUGGINGFACE
-        forms_of_it = {"anyOf": [{"const": "auto"}, form]} if filled_in else form
+        forms_of_it = {"anyOf": [_auto("value"), form]} if filled_in else form
         properties[name] = {"description": _text(f"{block}.params", name), **forms_of_it}
     return {"type": "object", "properties": properties}
 
@@ -311,11 +324,16 @@ _LENIENT: JSON = {
     },
     # A boolean, said so that no editor proposes one.
     "boolean_value": {"not": {"type": ["null", "number", "string", "array", "object"]}},
-    "integer": {"type": "string", "pattern": rf"^\s*[+-]?{_DIGITS}(\.0*)?\s*$"},
+    "integer": {
+        "type": "string",
+        "pattern": rf"^\s*[+-]?{_DIGITS}(\.0*)?\s*$",
+        "patternErrorMessage": "Give an integer.",
+    },
     "number": {
         "type": "string",
         "pattern": rf"^\s*[+-]?(({_DIGITS}\.?|({_DIGITS})?\.{_DIGITS}|{_DIGITS}\.)([eE][+-]?[0-9]+)?"
         rf"|{_in_any_case('inf')}({_in_any_case('inity')})?|{_in_any_case('nan')})\s*$",
+        "patternErrorMessage": "Give a number.",
     },
 }
 
