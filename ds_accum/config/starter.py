@@ -26,7 +26,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starter:
-    """What somebody wants to launch. Raises UsageError where DeepSpeed can't do it.
+    """What somebody wants to launch. Raises UsageError where DeepSpeed can't do it, or does it wrong.
 
     Sizes are samples, `total_steps` optimizer steps. `huggingface` leaves to Trainer what it fills in. With
     `client_optimizer` the script passes its own. Without `total_steps` there is no scheduler.
@@ -47,6 +47,11 @@ class Starter:
     huggingface: bool = False
 
     def __post_init__(self) -> None:
+        if self.precision == "fp16" and self.stage == 0:
+            raise UsageError(
+                "without ZeRO, fp16 gradients are divided by a loss scale that the loss was never multiplied by",
+                remedy="use --stage 1, which does both, or --precision bf16",
+            )
         if self.offload != "none" and self.stage == 0:
             raise UsageError("ZeRO stage 0 offloads nothing", remedy="use --stage 1, 2 or 3 with --offload")
         if self.offload == "nvme" and self.stage != 3:
