@@ -109,6 +109,14 @@ ACCELERATOR_LIMITS: tuple[AcceleratorLimit, ...] = (
         reason="ZenFlow's stage 3 waits for CUDA streams",
         source="runtime/zenflow/engine_stage3.py",
     ),
+    AcceleratorLimit(
+        accelerator="cpu",
+        settings=(Setting(path=("checkpoint", "writer", "type"), values=("fast",)),),
+        refusal="Cannot access accelerator device when none is available",
+        when="start",
+        reason="the fast writer pins its buffer, which torch does for a GPU only",
+        source="runtime/model_checkpointing/writer_factory.py, _setup_for_aio",
+    ),
 )
 
 

@@ -279,7 +279,8 @@ def _optimizer_step(engine: Any, trial: dict[str, Any], rank: int, truth: Any, n
     # A fraction is accepted, and the first whole number past it ends the window.
     micro_batches = math.ceil(engine.gradient_accumulation_steps())
     if not pipelined:
-        micro_batches = min(micro_batches, MICRO_BATCHES)
+        # ZenFlow counts none where it is to find its interval by itself.
+        micro_batches = min(max(micro_batches, 1), MICRO_BATCHES)
     data = [measure.micro_batch(rank, number * micro_batches + index) for index in range(micro_batches)]
     if not trial["measure"]:
         _train(engine, pipelined, data)

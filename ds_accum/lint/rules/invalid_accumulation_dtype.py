@@ -2,7 +2,7 @@
 
 DeepSpeed knows four dtypes by eleven words, in lower case only. It looks the word up when it builds the optimizer, and
 fails with "'FP32' is not a valid DtypeEnum". One of the four is int8, which is accepted: gradients then add up as whole
-numbers, nearly all of them zero.
+numbers, nearly all of them zero. `buffer_dtype` is read for a model in fp16 or bf16 only.
 """
 
 from __future__ import annotations
@@ -42,6 +42,15 @@ BAD = (
         ),
     ),
     Example(
+        config='{"train_batch_size": 8, "bf16": {"enabled": true}, "data_types": {"buffer_dtype": "float64"}}',
+        reports=(
+            Report(
+                at="data_types.buffer_dtype",
+                message='data_types.buffer_dtype must be "fp32", "fp16" or "bf16", but is the string "float64"',
+            ),
+        ),
+    ),
+    Example(
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
@@ -65,7 +74,7 @@ GOOD = (
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "bf16": {"enabled": true},
-  "data_types": {"grad_accum_dtype": "float32", "param_dtype": "bf16"},
+  "data_types": {"grad_accum_dtype": "float32", "param_dtype": "bf16", "buffer_dtype": "fp32"},
   "zero_optimization": {"stage": 2}
 }
 """
@@ -79,6 +88,8 @@ def check(context: LintContext) -> Iterator[Finding]:
         return
     if "param_dtype" in data_types.block.keys:
         yield from _unknown(context, "param_dtype", data_types.get("param_dtype"))
+    if "buffer_dtype" in data_types.block.keys and support.model_dtype(context.config) != "fp32":
+        yield from _unknown(context, "buffer_dtype", data_types.get("buffer_dtype"))
     word = data_types.get("grad_accum_dtype")
     if support.dtype_of(word) == "int8":
         yield from _whole_numbers(context, word)

@@ -18,7 +18,7 @@ from ds_accum.config.optimizers import named_optimizers, optimizer_removed_in, o
 from ds_accum.config.schema import format_version
 from ds_accum.lint.built_from_config import closest_name, optimizer_from_config
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown
 
@@ -89,14 +89,20 @@ _ADDITIONS = r"deepspeed|fused|paged|torch|apex|anyprecision|npu|xla|hf|bnb|cpu|
 
 def check(context: LintContext) -> Iterator[Finding]:
     name, built = context.block("optimizer").get("type"), optimizer_from_config(context)
-    if not isinstance(name, str) or built is None or name.startswith("__"):
+    if not isinstance(name, str) or built is None:
         return
     if name.lower() in named_optimizers(context.version) or name in torch_optimizers():
         return
-    if other_names("optimizers").get(name) == "callable":
-        return
     message, help_ = _wrong_name(context, name)
-    yield Finding(at=("optimizer", "type"), message=message, help=help_, depends_on=built.depends_on)
+    # What can be called may even return something, with the right parameters.
+    can_be_called = name.startswith("__") or other_names("optimizers").get(name) == "callable"
+    yield Finding(
+        at=("optimizer", "type"),
+        message=message,
+        help=help_,
+        depends_on=built.depends_on,
+        severity=Severity.WARNING if can_be_called else None,
+    )
 
 
 def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:
@@ -105,7 +111,7 @@ def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:
         return f"DeepSpeed {removed_in} removed the optimizer {shown(name)}", "use Adam, AdamW or Lamb"
     meant = _meant(context, name)
     help_ = f"did you mean {shown(meant)}?" if meant else "use one that DeepSpeed or torch.optim has"
-    if name in other_names("optimizers"):
+    if name.startswith("__") or name in other_names("optimizers"):
         return f"{shown(name)} is no optimizer, though torch.optim has something of that name", help_
     release = "DeepSpeed"
     if name.lower() in _SPELLING:

@@ -2,7 +2,8 @@
 
 DeepSpeed has five of its own, `WarmupLR` and the like, and looks for any other name in `torch.optim.lr_scheduler`; case
 counts in both. It asks for the name as an attribute of the module, so that `math` and the module's constants pass and
-fail when they are called. Some of torch's schedulers want a function, or other schedulers, which no file can hold.
+fail when they are called, as do nearly all of its functions and classes. Some of torch's schedulers want a function, or
+other schedulers, which no file can hold.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import NOT_FROM_A_FILE, deepspeed_schedulers, other_names, torch_schedulers
 from ds_accum.lint.built_from_config import closest_name, scheduler_from_config
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown, what
 
@@ -58,6 +59,22 @@ BAD = (
             ),
         ),
     ),
+    Example(
+        config="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "Optimizer", "params": {}}
+}
+""",
+        launch=Launch(world_size=1, client_scheduler=False),
+        reports=(
+            Report(
+                at="scheduler.type",
+                message='"Optimizer" is no scheduler, though the module where DeepSpeed looks has something of that'
+                " name",
+            ),
+        ),
+    ),
 )
 
 GOOD = (
@@ -69,11 +86,6 @@ GOOD = (
 }
 """,
         launch=Launch(world_size=1, client_scheduler=False),
-    ),
-    # Without an optimizer nothing is scheduled, and nobody looks at the name.
-    Example(
-        config='{"train_batch_size": 8, "scheduler": {"type": "WarmupCosine"}}',
-        launch=Launch(world_size=1, client_optimizer=False),
     ),
 )
 
@@ -88,7 +100,8 @@ _OTHER_NAMES: Mapping[str, str] = {
 
 def check(context: LintContext) -> Iterator[Finding]:
     name, built = context.block("scheduler").get("type"), scheduler_from_config(context)
-    if built is None or (isinstance(name, str) and name.startswith("__")):
+    severity = None
+    if built is None:
         return
     if not isinstance(name, str):
         message = f"scheduler.type must be the name of a scheduler, but is {what(name)}"
@@ -99,17 +112,17 @@ def check(context: LintContext) -> Iterator[Finding]:
     elif name in deepspeed_schedulers() or name in torch_schedulers():
         return
     else:
-        other = other_names("schedulers").get(name)
-        if other == "callable":
-            return
+        other = "callable" if name.startswith("__") else other_names("schedulers").get(name)
         message = f"DeepSpeed has no scheduler {shown(name)}, nor has torch.optim.lr_scheduler"
-        if other == "uncallable":
+        if other is not None:
+            # What can be called may even return something, with the right parameters; torch's base class never does.
+            severity = Severity.WARNING if other == "callable" and name != "Optimizer" else None
             message = (
                 f"{shown(name)} is no scheduler, though the module where DeepSpeed looks has something of that name"
             )
         meant = _meant(name)
         help_ = f"did you mean {shown(meant)}?" if meant else f"use one of {', '.join(deepspeed_schedulers())}"
-    yield Finding(at=("scheduler", "type"), message=message, help=help_, depends_on=built.depends_on)
+    yield Finding(at=("scheduler", "type"), message=message, help=help_, depends_on=built.depends_on, severity=severity)
 
 
 def _meant(name: str) -> str | None:

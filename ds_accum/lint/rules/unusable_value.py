@@ -1,9 +1,9 @@
 """A setting that DeepSpeed reads without a model has a value that its own code then trips over.
 
-Outside of the validated blocks DeepSpeed takes a value as it comes and uses it: it lowers a word, adds a number,
-looks a name up. A wrong type fails there with "'int' object has no attribute 'upper'" or the like, without the name
-of the key; a wrong word fails with a list of the right ones. Everything that fails while the config is loaded, and
-that no other rule names, is found here.
+Outside of the validated blocks DeepSpeed takes a value as it comes and uses it: it lowers a word, adds a number, looks
+a name up. A wrong type fails there with "'int' object has no attribute 'upper'" or the like, without the name of the
+key; a wrong word fails with a list of the right ones. Everything that fails while the config is loaded, and that no
+other rule names, is found here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ds_accum.config.document import Path
 from ds_accum.config.support import dtype_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix, RemoveKey, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted, one_of, shown, what
 
@@ -46,6 +47,15 @@ BAD = (
             ),
         ),
     ),
+    Example(
+        config='{"train_batch_size": 8, "log_level": "warn"}',
+        reports=(
+            Report(
+                at="log_level",
+                message='log_level must be "debug", "info", "warning", "error" or "critical", but is the string "warn"',
+            ),
+        ),
+    ),
 )
 
 GOOD = (
@@ -54,6 +64,7 @@ GOOD = (
   "train_batch_size": 8,
   "checkpoint": {"tag_validation": "fail", "writer": null, "parallel_write": {"pipeline_stage": true}},
   "wall_clock_breakdown": false,
+  "log_level": "WARNING",
   "torch_autocast": {"enabled": true, "dtype": "bfloat16"}
 }
 """
@@ -67,6 +78,33 @@ def check(context: LintContext) -> Iterator[Finding]:
     for reader in _READERS:
         for path, wanted, value in reader(context):
             yield Finding(at=path, message=f"{dotted(path)} must be {wanted}, but is {what(value)}", help=_help(value))
+    yield from _log_level(context)
+
+
+def _log_level(context: LintContext) -> Iterator[Finding]:
+    """Looked up by the engine (`get_log_level_from_string`, utils/logging.py), not while the config is loaded."""
+    level = context.values.get("log_level")
+    if level is None or "log_level" not in context.config.top.block.keys:
+        return
+    if isinstance(level, str) and level.lower() in _LOG_LEVELS:
+        return
+    meant = _OTHER_LEVELS.get(level.lower()) if isinstance(level, str) else None
+    yield Finding(
+        at=("log_level",),
+        when=When.START,
+        message=f"log_level must be {one_of(_LOG_LEVELS)}, but is {what(level)}",
+        help=f"write {shown(meant)}" if meant else "use one of these, or leave it out",
+        fix=Fix(
+            title=f"set log_level to {shown(meant)}" if meant else "remove log_level",
+            changes=(SetValue(("log_level",), meant) if meant else RemoveKey(("log_level",)),),
+            is_safe=True,
+        ),
+    )
+
+
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+# What other tools, and Python's own module, call the same levels.
+_OTHER_LEVELS: Mapping[str, str] = {"warn": "warning", "fatal": "critical", "verbose": "debug", "trace": "debug"}
 
 
 def _help(value: Any) -> str:

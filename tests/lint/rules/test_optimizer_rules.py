@@ -141,8 +141,25 @@ def test_a_scheduler_is_named_by_a_string(name: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["get_torch_optimizer", "is_tensor", "__doc__"])
-def test_nothing_is_said_of_a_name_that_may_work_by_accident(name: str) -> None:
-    assert findings("DSA510", {**optimizer("AdamW"), **scheduler(name)}, **NOTHING_PASSED) == []
+def test_a_scheduler_by_a_name_that_may_work_by_accident_is_a_warning(name: str) -> None:
+    (item,) = findings("DSA510", {**optimizer("AdamW"), **scheduler(name)}, **NOTHING_PASSED)
+    assert item.severity is Severity.WARNING
+    assert item.message.startswith(f'"{name}" is no scheduler, though')
+
+
+@pytest.mark.parametrize("name", ["swap_in_optimizer_params_and_state", "__name__"])
+def test_an_optimizer_by_a_name_that_may_work_by_accident_is_a_warning(name: str) -> None:
+    (item,) = findings("DSA501", optimizer(name), **NOTHING_PASSED)
+    assert item.severity is Severity.WARNING
+
+
+def test_the_base_of_torchs_optimizers_is_no_scheduler_with_certainty() -> None:
+    (item,) = findings("DSA510", {**optimizer("AdamW"), **scheduler("Optimizer")}, **NOTHING_PASSED)
+    assert item.severity is Severity.ERROR
+
+
+def test_without_an_optimizer_nobody_looks_at_the_name_of_the_scheduler() -> None:
+    assert findings("DSA510", scheduler("WarmupCosine"), client_optimizer=False) == []
 
 
 def test_muon_and_the_one_bit_optimizers_are_known_to_some_releases_only() -> None:
