@@ -82,8 +82,7 @@ def test_deepspeed_loads_here_what_it_loaded_when_the_corpus_was_made(corpus: Pa
     assert refusals == recorded
 
 
-# ---------------------------------------------------------------------------------------------- started, and one step
-# on
+# --- started, and one step on -----------------------------------------------------------------------------------------
 
 WORLD_SIZES_OF_A_START = (1, 2)
 # Nothing, and the one kind of optimizer that every setting takes.

@@ -68,8 +68,7 @@ def test_loading_does_not_fill_the_memory_with_a_list_of_two_billion_batch_sizes
     assert (load_values(values, Launch(world_size=8)).error or "").startswith("MemoryError")
 
 
-# ------------------------------------------------------------------------------------------------------- with real
-# ranks
+# --- with real ranks --------------------------------------------------------------------------------------------------
 
 TRIALS = (
     Trial(name="plain", config=ADAMW, step=True),

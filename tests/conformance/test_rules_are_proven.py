@@ -107,8 +107,7 @@ def problem_with(claim: Claim, reactions: Sequence[Reaction]) -> str | None:
     return f"DeepSpeed should not refuse this at or before {claim.when.value}{report}"
 
 
-# ----------------------------------------------------------------------------------------------------- what DeepSpeed
-# does
+# --- what DeepSpeed does ----------------------------------------------------------------------------------------------
 
 
 def react(claims: Sequence[Claim], folder: Path) -> dict[str, list[Reaction]]:
@@ -184,8 +183,7 @@ def _trials_of(claim: Claim, path: Path) -> Iterator[Trial]:
         )
 
 
-# --------------------------------------------------------------------------------------------------------------- the
-# tests
+# --- the tests --------------------------------------------------------------------------------------------------------
 
 CLAIMS = tuple(claims_of(RULES))
 
