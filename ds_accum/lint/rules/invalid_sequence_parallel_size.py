@@ -1,8 +1,7 @@
 """`sequence_parallel_size` is something that the world size can't be divided by.
 
 DeepSpeed divides the world by it before anything else: zero is a ZeroDivisionError, a string a TypeError, a negative
-size a negative data parallel size that surfaces as another key's fault. A size that leaves a remainder makes a fraction
-of a data parallel rank, and where the product happens to come out, of a batch.
+size a negative data parallel size that surfaces as another key's fault.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Iterator
 from ds_accum.config.launch import Launch
 from ds_accum.config.resolve import BatchFault
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.diagnostic import Finding, Severity, When
+from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import number, shown
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
@@ -36,17 +35,6 @@ BAD = (
             ),
         ),
     ),
-    Example(
-        config='{"train_micro_batch_size_per_gpu": 8, "sequence_parallel_size": 3}',
-        launch=Launch(world_size=8),
-        reports=(
-            Report(
-                at="sequence_parallel_size",
-                message="sequence_parallel_size 3 does not divide the world size 8, and DeepSpeed computes the batch"
-                " with 2.66667 data parallel ranks",
-            ),
-        ),
-    ),
 )
 
 GOOD = (
@@ -62,28 +50,6 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"{key} must be an integer of at least 1, but is {shown(context.values[key])}",
             help="write an integer that divides the world size, or leave it out",
         )
-    elif _makes_a_fraction(context):
-        ranks = number(context.batch.data_parallel.size or 0)
-        yield Finding(
-            at=(key,),
-            when=When.NEVER,
-            severity=Severity.WARNING,
-            message=f"{key} {shown(context.values[key])} does not divide the world size {context.launch.world_size},"
-            f" and DeepSpeed computes the batch with {ranks} data parallel ranks",
-            help="write an integer that divides the world size, or leave it out",
-        )
-
-
-def _makes_a_fraction(context: LintContext) -> bool:
-    """Whether the batch comes out all the same; where it does not, that is the fault of `fractional-batch-size`."""
-    data_parallel = context.batch.data_parallel
-    size = data_parallel.size
-    return (
-        context.batch.fault is None
-        and data_parallel.divisor_key == "sequence_parallel_size"
-        and isinstance(size, float)
-        and not size.is_integer()
-    )
 
 
 RULE = Rule(

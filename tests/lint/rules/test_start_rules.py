@@ -187,20 +187,6 @@ def test_zenflow_replaces_accumulation_that_is_written_or_derived() -> None:
     assert findings("DSA214", {**ADAM, **zenflow, "train_micro_batch_size_per_gpu": 2}, world_size=None) == []
 
 
-# --- the batch --------------------------------------------------------------------------------------------------------
-
-
-def test_a_fraction_of_a_data_parallel_rank_is_a_warning_where_the_batch_comes_out() -> None:
-    (item,) = findings(
-        "DSA107",
-        {"train_batch_size": None, "train_micro_batch_size_per_gpu": 8, "sequence_parallel_size": 16},
-        world_size=8,
-    )
-    assert (item.severity, item.when) == (Severity.WARNING, When.NEVER)
-    assert "0.5 data parallel ranks" in item.message
-    assert findings("DSA107", {"sequence_parallel_size": 2}, world_size=8) == []
-
-
 # --- pipelines --------------------------------------------------------------------------------------------------------
 
 
