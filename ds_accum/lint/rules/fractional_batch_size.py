@@ -41,7 +41,7 @@ BAD = (
 
 GOOD = (
     Example(
-        config='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 2}',
+        config='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 1}',
         launch=Launch(world_size=8),
     ),
 )

@@ -38,7 +38,7 @@ BAD = (
 )
 
 GOOD = (
-    Example(config='{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 2}', launch=Launch(world_size=8)),
+    Example(config='{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 1}', launch=Launch(world_size=8)),
 )
 
 

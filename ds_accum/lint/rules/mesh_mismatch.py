@@ -43,11 +43,17 @@ BAD = (
 
 GOOD = (
     Example(
-        config='{"train_micro_batch_size_per_gpu": 2, "data_parallel_size": 4, "sequence_parallel_size": 2}',
+        config="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "data_parallel_size": 4,
+  "sequence_parallel_size": 2,
+  "zero_optimization": {"stage": 3}
+}
+""",
         launch=Launch(world_size=8),
     ),
     # Alone, data_parallel_size is not read at all.
-    Example(config='{"train_micro_batch_size_per_gpu": 2, "data_parallel_size": 4}', launch=Launch(world_size=8)),
+    Example(config='{"train_micro_batch_size_per_gpu": 2, "data_parallel_size": 8}', launch=Launch(world_size=8)),
 )
 
 _SIZES = ("data_parallel_size", "sequence_parallel_size")
