@@ -22,6 +22,7 @@ __all__ = [
     "Dtype",
     "EngineRefusal",
     "accumulates_in",
+    "autocasts_to_fp16",
     "averages_gradients",
     "builds_cpu_adam",
     "divides_before_reducing",
@@ -78,6 +79,13 @@ def accumulates_in(config: DeepSpeedConfig) -> Dtype | None:
     if dtype == "bf16" and config.zero_stage == 0 and config.schema.version < (0, 17, 6):
         return "fp32"
     return dtype
+
+
+def autocasts_to_fp16(config: DeepSpeedConfig) -> bool:
+    """Whether torch computes in fp16 where it may, and torch's GradScaler scales the loss for it."""
+    autocast = config.block("torch_autocast")
+    known = "torch_autocast" in config.top.block.keys
+    return known and bool(autocast.get("enabled")) and dtype_of(autocast.get("dtype")) == "fp16"
 
 
 def keeps_fp16_master_weights(config: DeepSpeedConfig) -> bool:
@@ -232,11 +240,6 @@ def _compiles_deep(config: DeepSpeedConfig) -> bool:
     return "deepcompile" in compiling.block.keys and bool(compiling.get("deepcompile"))
 
 
-def _autocasts_to_fp16(config: DeepSpeedConfig) -> bool:
-    autocast = config.block("torch_autocast")
-    return bool(autocast.get("enabled")) and dtype_of(autocast.get("dtype")) == "fp16"
-
-
 def _optimizes_in_one_bit(config: DeepSpeedConfig) -> bool:
     name = config.block("optimizer").get("type")
     return isinstance(name, str) and name.lower() in ("onebitadam", "onebitlamb", "zerooneadam")
@@ -271,7 +274,7 @@ ENGINE_REFUSALS: tuple[EngineRefusal, ...] = (
     EngineRefusal(
         name="torch_autocast in fp16",
         path=("torch_autocast", "dtype"),
-        applies=_autocasts_to_fp16,
+        applies=autocasts_to_fp16,
         reason="torch's GradScaler then scales the loss, and the engine's own weight would replace that scale",
         remedy='use "bf16" here, or the fp16 block',
     ),

@@ -54,6 +54,7 @@ GOOD = (
         config="""{
   "train_micro_batch_size_per_gpu": 2,
   "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": 1},
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "pipeline": {"activation_checkpoint_interval": 1}
 }
@@ -64,6 +65,7 @@ GOOD = (
         config="""{
   "train_micro_batch_size_per_gpu": 2,
   "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": 1},
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "pipeline": {"stages": 2, "partition": "best"}
 }

@@ -39,7 +39,8 @@ GOOD = (
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
-  "fp16": {"enabled": true, "loss_scale": 128}
+  "fp16": {"enabled": true, "loss_scale": 128},
+  "zero_optimization": {"stage": 1}
 }
 """
     ),

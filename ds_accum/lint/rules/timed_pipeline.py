@@ -60,6 +60,7 @@ GOOD = (
         config="""{
   "train_batch_size": 8,
   "gradient_accumulation_steps": 2,
+  "gradient_clipping": 0.0,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "wall_clock_breakdown": false
 }

@@ -61,7 +61,8 @@ GOOD = (
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 500, "min_loss_scale": 1}
+  "fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 500, "min_loss_scale": 1},
+  "zero_optimization": {"stage": 1}
 }
 """
     ),
@@ -69,7 +70,8 @@ GOOD = (
         config="""{
   "train_batch_size": 8,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0}
+  "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0},
+  "zero_optimization": {"stage": 1}
 }
 """
     ),

@@ -58,7 +58,8 @@ GOOD = (
         config="""{
   "train_micro_batch_size_per_gpu": 2,
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-  "pipeline": {"pipe_partitioned": false, "activation_checkpoint_interval": 1}
+  "pipeline": {"pipe_partitioned": false, "activation_checkpoint_interval": 1},
+  "zero_optimization": {"stage": 1}
 }
 """,
         launch=Launch(world_size=2, pipeline_parallel_size=2),
