@@ -43,7 +43,8 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 
 def test_the_public_functions_work_together() -> None:
-    (found,) = ds_accum.lint_text('{"train_batch_size": 9}', launches=[ds_accum.Launch(world_size=8)])
+    text = '{"train_batch_size": 9, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0}'
+    (found,) = ds_accum.lint_text(text, launches=[ds_accum.Launch(world_size=8)])
     assert isinstance(found, ds_accum.Diagnostic)
     assert (found.code, found.start.line) == ("DSA102", 1)
 

@@ -47,9 +47,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # Adds up at a world of 16, and at no other.
-FITS_16 = (
-    '{\n  "train_batch_size": 256,\n  "train_micro_batch_size_per_gpu": 8,\n  "gradient_accumulation_steps": 2\n}\n'
-)
+FITS_16 = """{
+  "train_batch_size": 256,
+  "train_micro_batch_size_per_gpu": 8,
+  "gradient_accumulation_steps": 2,
+  "gradient_clipping": 1.0
+}
+"""
 GOOD = '{\n  "train_micro_batch_size_per_gpu": 8,\n  "gradient_clipping": 1.0\n}\n'
 
 

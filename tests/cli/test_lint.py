@@ -85,7 +85,7 @@ def test_what_can_not_be_linted_is_said_and_the_rest_is_linted(ds_accum: Any, mi
 
 
 def test_standard_input_is_linted_under_the_name_that_it_is_given(ds_accum: Any) -> None:
-    text = "{train_batch_size: '8'}"
+    text = "{train_batch_size: '8', gradient_clipping: 0}"
     finished = ds_accum("lint", "-", "--stdin-filename", "conf/ds.json", "--format", "concise", stdin=text)
     assert finished.output.startswith("conf/ds.json:1:20: DSA104 ")
     assert ds_accum("lint", "-", "--format", "concise", stdin=text).output.startswith("<stdin>:1:20: DSA104 ")
@@ -105,7 +105,9 @@ def test_a_name_for_standard_input_that_is_not_read_is_a_mistake(ds_accum: Any, 
 
 
 def test_base64_is_linted_as_deepspeed_reads_it(ds_accum: Any, folder: Path) -> None:
-    word = base64.urlsafe_b64encode(b'{"train_batch_size": 8, "train_batch_size": "9"}').decode()
+    word = base64.urlsafe_b64encode(
+        b'{"train_batch_size": 8, "train_batch_size": "9", "gradient_clipping": 0}'
+    ).decode()
     finished = ds_accum("lint", word, "--format", "concise")
     assert finished.code == 1
     # In a file, DeepSpeed would refuse the key that is written twice; here it takes the last.

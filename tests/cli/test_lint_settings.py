@@ -14,8 +14,12 @@ import pytest
 from ds_accum.cli.output import write_text
 from ds_accum.errors import UsageError
 
-TWO = '{\n  "train_batch_size": 100,\n  "zero_optimization": {"stage": 2, "overlap_com": true}\n}\n'
-WARNS = '{"train_batch_size": 8, "gradient_clipping": 1.0, "ds_accum": {"lint": {"ignore": {"X": "y"}}}}'
+TWO = """{
+  "train_batch_size": 100, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": 2, "overlap_com": true}
+}
+"""
+WARNS = '{"train_micro_batch_size_per_gpu": 8, "gradient_clipping": 1.0, "ds_accum": {"lint": {"ignore": {"X": "y"}}}}'
 
 
 def codes(finished: Any) -> list[str]:

@@ -17,7 +17,11 @@ from ds_accum.lint.rules import RULES
 from ds_accum.lint.targets import Target
 
 CODES = {rule.code for rule in RULES}
-TEXT = '{\n  "train_batch_size": 100,\n  "zero_optimization": {"stage": 2, "overlap_com": true, "overlap_con": 1}\n}\n'
+TEXT = """{
+  "train_batch_size": 100, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": 2, "overlap_com": true, "overlap_con": 1}
+}
+"""
 
 
 def result_of(text: str, filename: str = "conf/ds.json", world_size: int = 8) -> FileResult:
@@ -77,7 +81,7 @@ def test_what_is_mended_is_stale_if_it_was_looked_for() -> None:
 
 
 def test_what_is_known_of_a_file_that_was_not_linted_is_not_stale_unless_it_is_gone() -> None:
-    other = result_of('{"train_batch_size": 8, "gradient_clipping": 1.0}', "conf/other.json")
+    other = result_of('{"train_micro_batch_size_per_gpu": 8, "gradient_clipping": 1.0}', "conf/other.json")
     assert left(result_of(TEXT), other) == ([], [])
     Path("conf/ds.json").unlink()
     assert left(result_of(TEXT), other)[1] == ["DSA102", "DSA701", "DSA701"]

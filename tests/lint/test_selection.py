@@ -71,4 +71,4 @@ def test_what_is_no_code_is_refused_with_what_was_meant(word: str, sentence: str
 
 def test_nothing_is_guessed_for_a_prefix_where_a_whole_code_is_wanted() -> None:
     assert closest_code("DSA10", RULES) is None
-    assert closest_code("DSA1011", RULES) == "DSA101"
+    assert closest_code("DSAA101", RULES) == "DSA101"

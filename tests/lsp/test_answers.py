@@ -18,7 +18,11 @@ from ds_accum.lsp.positions import Places
 
 URI = "file:///ds_config.json"
 LAUNCH = Launch(world_size=8)
-TEXT = '{\n  "train_batch_size": 100,\n  "zero_optimization": {"stage": 2, "overlap_com": true}\n}\n'
+TEXT = """{
+  "train_batch_size": 100, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": 2, "overlap_com": true}
+}
+"""
 
 
 def checked(text: str = TEXT, *, launches: Sequence[Launch] = (LAUNCH,), **more: Any) -> Checked:
@@ -114,8 +118,8 @@ def test_hovering_over_nothing_says_nothing(line: int, character: int) -> None:
 
 
 def test_hovering_over_what_is_no_setting_says_nothing() -> None:
-    text = '{"train_batch_size": 8, "my_own": {"x": [{"stage": 2}]}, "optimizer": {"params": {"lr": 1}}}'
-    for word in ("my_own", '"x"', "stage", '"lr"'):
+    text = '{"train_batch_size": 8, "_my_own": {"x": [{"stage": 2}]}, "optimizer": {"params": {"lr": 1}}}'
+    for word in ("_my_own", '"x"', "stage", '"lr"'):
         assert hovered(0, text.index(word) + 1, text) is None
 
 

@@ -42,7 +42,7 @@ BAD = (
 GOOD = (
     Example(config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_comm": true}}'),
     # DeepSpeed drops every key whose value is "auto" before it looks at the names.
-    Example(config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_com": "auto"}}'),
+    Example(config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "my_overlap": "auto"}}'),
 )
 
 
