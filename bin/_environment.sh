@@ -198,7 +198,7 @@ ensure_environment() { # profile: lint (no torch) or full
     # shellcheck disable=SC2086
     part torch "$DS_ACCUM_TORCH" pip_install $DS_ACCUM_TORCH
     part deepspeed "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED"
-    part tools "ds-accum with its development tools" pip_install --editable '.[dev]'
+    part tools "ds-accum with its development tools" pip_install --editable '.[dev,huggingface]'
     stamp_of package >"$state/package"
     part operators "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators
   else

@@ -154,7 +154,7 @@ def test_the_wheel_requires_nothing_heavy_unless_an_extra_is_asked_for(wheel: Pa
     requirements = metadata(wheel).get_all("Requires-Dist", [])
     unconditional = {re.split(r"[^\w.-]", line)[0] for line in requirements if "extra ==" not in line}
     assert unconditional == LIGHT_REQUIREMENTS
-    assert metadata(wheel).get_all("Provides-Extra") == ["engine", "lsp", "report", "dev"]
+    assert metadata(wheel).get_all("Provides-Extra") == ["engine", "lsp", "report", "dev", "huggingface"]
 
 
 # -------------------------------------------------------------------------------------------------------- that it runs

@@ -18,8 +18,10 @@ from ds_accum.cli.sizes import read_size, read_world_sizes
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
+    from ds_accum.config.checkpoint import Checkpoint
     from ds_accum.config.launch import Launch
     from ds_accum.config.schema import Version
+    from ds_accum.config.training_arguments import TrainingArguments
 
 __all__ = ["ACCELERATORS", "ENGINES", "FRAMEWORKS", "LaunchOptions", "launch_options"]
 
@@ -52,6 +54,9 @@ class LaunchOptions:
     accelerator: str
     deepspeed_version: str | None
     sequence_length: int | None
+    hf_args: Path | None
+    hf_arg: tuple[str, ...]
+    resume: Path | None
 
     def world_sizes(self) -> tuple[int, ...]:
         """The world sizes to check, empty if none is known. Raises UsageError where two options disagree."""
@@ -80,6 +85,30 @@ class LaunchOptions:
 
         return release_to_judge_for(self.deepspeed_version)
 
+    def hf_arguments(self) -> TrainingArguments | None:
+        """What Trainer is given: the file's arguments, and the single ones over them. Raises UsageError."""
+        if self.hf_args is None and not self.hf_arg:
+            return None
+        if self.framework in ("raw", "lightning", "gpt-neox"):
+            raise UsageError(
+                f"--framework {self.framework} has no use for {'--hf-arg' if self.hf_args is None else '--hf-args'}",
+                remedy="leave one of them out",
+            )
+        from ds_accum.config.training_arguments import TrainingArguments, read_argument, read_arguments_file
+
+        arguments = TrainingArguments(given={}) if self.hf_args is None else read_arguments_file(self.hf_args)
+        for word in self.hf_arg:
+            arguments = read_argument(word).over(arguments)
+        return arguments
+
+    def checkpoint(self) -> Checkpoint | None:
+        """What the training continues from. Raises UsageError where there is no checkpoint."""
+        if self.resume is None:
+            return None
+        from ds_accum.config.checkpoint import read_checkpoint
+
+        return read_checkpoint(self.resume)
+
     def launches(self, version: Version) -> list[Launch]:
         """One launch a world size, or one without. Raises LayoutError where the degrees do not fit a world."""
         from ds_accum.config.launch import Launch
@@ -97,6 +126,8 @@ class LaunchOptions:
             "engine": self.engine,
             "accelerator": self.accelerator,
             "sequence_length": self.sequence_length,
+            "hf_arguments": self.hf_arguments(),
+            "checkpoint": self.checkpoint(),
         }
         launches = [Launch(world_size=size, **given) for size in self.world_sizes() or (None,)]
         for launch in launches:
@@ -125,6 +156,7 @@ def _truth(answer: str | None) -> bool | None:
 _WORLD = "World"
 _LAYOUT = "Parallel layout of the script (1 unless given)"
 _SCRIPT = "Who starts DeepSpeed, and with what"
+_TRAINER = 'Arguments of Hugging Face\'s Trainer, which "auto" is filled in from'
 
 _OPTIONS = (
     option(
@@ -212,5 +244,26 @@ _OPTIONS = (
         metavar="N",
         section=_SCRIPT,
         help="Sequence length in tokens.",
+    ),
+    option(
+        "--hf-args",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        section=_TRAINER,
+        help="TrainingArguments as JSON or YAML; other keys of the file are left alone.",
+    ),
+    option(
+        "--hf-arg",
+        multiple=True,
+        metavar="NAME=VALUE",
+        section=_TRAINER,
+        help="One of them, over the file: per_device_train_batch_size=4.",
+    ),
+    option(
+        "--resume",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        section=_SCRIPT,
+        help="The checkpoint that the training continues from: DeepSpeed's folder, or Trainer's.",
     ),
 )

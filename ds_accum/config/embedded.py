@@ -16,33 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ds_accum.config.document import Document, Path, Syntax
+from ds_accum.config.huggingface import FILLED_IN, fill_in
 from ds_accum.config.launch import Framework, Launch
 from ds_accum.config.schema import newest_version, schema_for
-
-# What the Hugging Face integration fills in where the file says "auto" (transformers/integrations/deepspeed.py,
-# `trainer_config_process` and `trainer_config_finalize`; Accelerate fills a subset). "auto" anywhere else reaches
-# DeepSpeed.
-FILLED_IN_BY_HUGGINGFACE: frozenset[Path] = frozenset(
-    {
-        ("train_batch_size",),
-        ("train_micro_batch_size_per_gpu",),
-        ("gradient_accumulation_steps",),
-        ("gradient_clipping",),
-        ("fp16", "enabled"),
-        ("bf16", "enabled"),
-        ("optimizer", "params", "lr"),
-        ("optimizer", "params", "betas"),
-        ("optimizer", "params", "eps"),
-        ("optimizer", "params", "weight_decay"),
-        ("scheduler", "params", "warmup_min_lr"),
-        ("scheduler", "params", "warmup_max_lr"),
-        ("scheduler", "params", "warmup_num_steps"),
-        ("scheduler", "params", "total_num_steps"),
-        ("zero_optimization", "reduce_bucket_size"),
-        ("zero_optimization", "stage3_prefetch_bucket_size"),
-        ("zero_optimization", "stage3_param_persistence_threshold"),
-    }
-)
 
 # Accelerate's names for DeepSpeed's settings (accelerate/commands/launch.py and utils/dataclasses.py, DeepSpeedPlugin).
 _ACCELERATE_KEYS: Mapping[str, Path] = {
@@ -57,17 +33,39 @@ _ACCELERATE_KEYS: Mapping[str, Path] = {
 }
 
 
+_SET_BY_LIGHTNING = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+
+# What else `accelerate launch` reads there (accelerate/commands/launch.py of 1.15).
+_OTHER_ACCELERATE_KEYS = frozenset(
+    {
+        "deepspeed_config_file",
+        "deepspeed_exclusion_filter",
+        "deepspeed_hostfile",
+        "deepspeed_inclusion_filter",
+        "deepspeed_moe_layer_cls_names",
+        "deepspeed_multinode_launcher",
+        "zero3_init_flag",
+    }
+)
+ACCELERATE_KEYS = frozenset(_ACCELERATE_KEYS) | _OTHER_ACCELERATE_KEYS
+"""The keys under `deepspeed_config` of an Accelerate YAML."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedConfig:
     """A DeepSpeed config found in a document.
 
     `values` are its root keys, `filled_in` the paths that the framework fills in later and that are left out of them.
-    `places` maps a path of the config to its path in the document, where the two differ.
+    With the framework's arguments at hand these are filled in already: `sources` says where each such value comes from,
+    and `written` holds what the file itself says. `places` maps a path of the config to its path in the document, where
+    the two differ.
     """
 
     values: Mapping[str, Any]
     framework: Framework | None = None
     filled_in: frozenset[Path] = frozenset()
+    written: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[Path, str] = field(default_factory=dict)
     places: Mapping[Path, Path] = field(default_factory=dict)
     base: Path = ()
     world_size: int | None = None
@@ -91,14 +89,17 @@ def find_configs(document: Document, launch: Launch) -> Iterator[EmbeddedConfig]
             isinstance(values.get("deepspeed_config"), dict)
             and "deepspeed_config_file" not in values["deepspeed_config"]
         ):
-            yield _from_accelerate(values)
+            yield _from_accelerate(values, launch)
     elif document.syntax is Syntax.YAML and launch.framework in (None, "raw", "gpt-neox") and _is_gpt_neox(values):
         yield _from_gpt_neox(values)
     else:
-        framework = launch.framework or detect_framework(values)
+        framework = launch.framework or ("huggingface" if launch.hf_arguments else detect_framework(values))
         if framework in ("huggingface", "accelerate"):
-            left, filled_in = _without_filled_in(values)
-            yield EmbeddedConfig(values=left, framework=framework, filled_in=filled_in)
+            yield _filled_in_by_huggingface(values, launch, framework)
+        elif framework == "lightning":
+            # What it does not find it sets itself (`_format_batch_size_and_grad_accum_config`).
+            absent = frozenset((key,) for key in _SET_BY_LIGHTNING if key not in values)
+            yield EmbeddedConfig(values=values, framework=framework, filled_in=absent)
         else:
             yield EmbeddedConfig(values=values, framework=framework)
 
@@ -110,6 +111,15 @@ def referenced_file(document: Document) -> str | None:
         return None
     name = values["deepspeed_config"].get("deepspeed_config_file")
     return name if isinstance(name, str) and name.strip() else None
+
+
+def accelerate_settings(document: Document) -> Mapping[str, Any] | None:
+    """What an Accelerate YAML says of DeepSpeed, None for any other document."""
+    values = document.value
+    if not isinstance(values, dict) or not _is_accelerate(values):
+        return None
+    settings = values["deepspeed_config"]
+    return settings if isinstance(settings, dict) else None
 
 
 def number_of_processes(document: Document) -> int | None:
@@ -160,7 +170,7 @@ _TELLING_BYTES = tuple(
 
 
 def _filled_in(values: Mapping[str, Any]) -> Iterator[Path]:
-    for path in FILLED_IN_BY_HUGGINGFACE:
+    for path in FILLED_IN:
         held: Any = values
         for key in path:
             held = held.get(key) if isinstance(held, Mapping) else None
@@ -168,26 +178,39 @@ def _filled_in(values: Mapping[str, Any]) -> Iterator[Path]:
             yield path
 
 
-def _without_filled_in(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[Path]]:
-    """A copy of the config without the values that Hugging Face fills in, and where they stood."""
-    filled_in = frozenset(_filled_in(values))
-    left = dict(values)
-    for path in filled_in:
-        holder: Any = left
-        for key in path[:-1]:
-            holder[key] = dict(holder[key])
-            holder = holder[key]
-        del holder[path[-1]]
-    return left, filled_in
+def _filled_in_by_huggingface(
+    values: Mapping[str, Any],
+    launch: Launch,
+    framework: Framework,
+    *,
+    places: Mapping[Path, Path] | None = None,
+    base: Path = (),
+) -> EmbeddedConfig:
+    """The config that DeepSpeed gets from Trainer, as far as the launch tells with what it is filled in."""
+    filled = fill_in(values, launch.hf_arguments, launch.world_size)
+    return EmbeddedConfig(
+        values=filled.values,
+        framework=framework,
+        filled_in=filled.open,
+        written=values,
+        sources=filled.sources,
+        places={} if places is None else places,
+        base=base,
+    )
 
 
 def _is_accelerate(values: Mapping[str, Any]) -> bool:
     return "deepspeed_config" in values and ("distributed_type" in values or "compute_environment" in values)
 
 
-def _from_accelerate(values: Mapping[str, Any]) -> EmbeddedConfig:
-    """What Accelerate's plugin builds: its own keys under DeepSpeed's names, the batch filled in from the script."""
-    config: dict[str, Any] = {}
+def _from_accelerate(values: Mapping[str, Any], launch: Launch) -> EmbeddedConfig:
+    """What Accelerate's plugin builds: its own keys under DeepSpeed's names, the rest left to the script."""
+    config: dict[str, Any] = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+    }
     places: dict[Path, Path] = {}
     for key, value in values["deepspeed_config"].items():
         path = _ACCELERATE_KEYS.get(key)
@@ -198,13 +221,14 @@ def _from_accelerate(values: Mapping[str, Any]) -> EmbeddedConfig:
             holder = holder.setdefault(str(part), {})
         holder[str(path[-1])] = value
         places[path] = ("deepspeed_config", key)
-    return EmbeddedConfig(
-        values=config,
-        framework="accelerate",
-        filled_in=frozenset({("train_batch_size",), ("train_micro_batch_size_per_gpu",)}),
-        places=places,
-        base=("deepspeed_config",),
-    )
+    precision = values.get("mixed_precision")
+    if precision in ("fp16", "bf16"):
+        config[precision] = {"enabled": True, "auto_cast": True} if precision == "fp16" else {"enabled": True}
+        places[(precision,)] = ("mixed_precision",)
+    if type(config["gradient_clipping"]) in (int, float) and not config["gradient_clipping"]:
+        # The plugin takes a 0 for nothing said, and DeepSpeed takes its own default.
+        del config["gradient_clipping"]
+    return _filled_in_by_huggingface(config, launch, "accelerate", places=places, base=("deepspeed_config",))
 
 
 _GPT_NEOX_KEYS = frozenset(

@@ -24,7 +24,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ds_accum.config.block import BLOCK, Counting, DSAccumBlock, LintSettings
-from ds_accum.config.embedded import FILLED_IN_BY_HUGGINGFACE
+from ds_accum.config.huggingface import FILLED_IN
 from ds_accum.config.model import MONITORS
 from ds_accum.config.optimizers import deepspeed_schedulers, named_optimizers
 from ds_accum.config.schema import Block, Change, Key, Schema, Version, format_version, history, schema_for
@@ -116,7 +116,7 @@ def _nested(schema: Schema, holder: Block, key: Key, block: Block) -> JSON:
 
 def _alternatives(schema: Schema, block: Block, key: Key) -> Iterable[JSON]:
     """The forms that a value may take; a value that fits one of them is valid."""
-    if (*block.path, key.name) in FILLED_IN_BY_HUGGINGFACE:
+    if (*block.path, key.name) in FILLED_IN:
         yield _auto(_TYPES.get(key.type, "value"))
     if (block.name, key.name) in _REFINED:
         yield from _REFINED[block.name, key.name](schema.version)
@@ -275,7 +275,7 @@ def _params(block: str, forms: Mapping[str, JSON]) -> JSON:
     """Arguments of a constructor that depends on the type: those that nearly all take are proposed, any is allowed."""
     properties = {}
     for name, form in forms.items():
-        filled_in = (block, "params", name) in FILLED_IN_BY_HUGGINGFACE
+        filled_in = (block, "params", name) in FILLED_IN
         forms_of_it = {"anyOf": [_auto("value"), form]} if filled_in else form
         properties[name] = {"description": _text(f"{block}.params", name), **forms_of_it}
     return {"type": "object", "properties": properties}

@@ -13,6 +13,8 @@ from ds_accum.config.schema import Version, newest_version
 
 if TYPE_CHECKING:
     from ds_accum.batch import ParallelLayout
+    from ds_accum.config.checkpoint import Checkpoint
+    from ds_accum.config.training_arguments import TrainingArguments
 
 Framework = Literal["raw", "huggingface", "accelerate", "lightning", "gpt-neox"]
 Engine = Literal["stock", "ds-accum"]
@@ -31,7 +33,8 @@ class Launch:
 
     `world_size` is the number of ranks, None if unknown. The degrees are those of the script (a pipeline module, an
     `mpu`), not those of the config. `client_optimizer` and `client_scheduler` say whether the script hands its own to
-    `deepspeed.initialize`. `sequence_length` is in tokens.
+    `deepspeed.initialize`. `sequence_length` is in tokens. `hf_arguments` are those of Hugging Face's Trainer,
+    `checkpoint` is what the training continues from, optimizer states included.
     """
 
     world_size: int | None = None
@@ -47,6 +50,8 @@ class Launch:
     engine: Engine | None = None
     accelerator: str = "cuda"
     sequence_length: int | None = None
+    hf_arguments: TrainingArguments | None = None
+    checkpoint: Checkpoint | None = None
 
     @property
     def version(self) -> Version:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ds_accum.config.document import Document
 from ds_accum.config.embedded import EmbeddedConfig
+from ds_accum.config.huggingface import Mismatch, find_mismatches
 from ds_accum.config.launch import Engine, Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig
 from ds_accum.config.resolve import BatchResolution, resolve_batch
@@ -56,7 +57,7 @@ class LintContext:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The root keys of the config as the file gives them; "auto" that the framework fills in is left out."""
+        """The root keys of the config, with what the framework fills in if its arguments are known, else without."""
         return self.embedded.values
 
     @property
@@ -91,9 +92,26 @@ class LintContext:
         return self.config.block(name)
 
     def line(self, *path: str | int) -> str:
-        """Where a value is written: "line 4"."""
-        span = self.document.nearest_span(self.embedded.locate(path))
-        return f"line {self.document.position(span.start).line}"
+        """Where a value is written, and what it is filled in from: "line 4", "line 4, from bf16 of --hf-args"."""
+        place = self.embedded.locate(path)
+        source = self.embedded.sources.get(path)
+        if source is not None and self.document.value_span(place) is None:
+            return source
+        line = f"line {self.document.position(self.document.nearest_span(place).start).line}"
+        return line if source is None else f"{line}, from {source}"
+
+    @property
+    def mismatches(self) -> tuple[Mismatch, ...]:
+        """What Trainer refuses, with the arguments of the launch; none if they are not known."""
+        if "mismatches" not in self._cache:
+            arguments = self.launch.hf_arguments
+            self._cache["mismatches"] = (
+                ()
+                if arguments is None
+                else tuple(find_mismatches(self.embedded.written, arguments, self.launch.world_size))
+            )
+        found: tuple[Mismatch, ...] = self._cache["mismatches"]
+        return found
 
     @property
     def builds_optimizer_from_config(self) -> bool | None:

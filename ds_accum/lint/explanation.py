@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from ds_accum.config.checkpoint import Checkpoint
 from ds_accum.config.document import Syntax, read_text
 from ds_accum.config.launch import Launch
+from ds_accum.config.training_arguments import TrainingArguments
 from ds_accum.config.wording import printable
 from ds_accum.lint.diagnostic import Proof, When
 from ds_accum.lint.linter import lint_document
@@ -49,6 +51,8 @@ _OPTIONS = {
     "engine": "--engine",
     "accelerator": "--accelerator",
     "sequence_length": "--seq-len",
+    "hf_arguments": "--hf-arg",
+    "checkpoint": "--resume",
 }
 
 
@@ -159,6 +163,12 @@ def launch_options(launch: Launch) -> Iterator[str]:
         value = getattr(launch, field.name)
         if value == field.default:
             continue
+        if isinstance(value, TrainingArguments):
+            for name, given in value.given.items():
+                yield f"{_OPTIONS[field.name]} {name}={str(given).lower() if isinstance(given, bool) else given}"
+            continue
+        if isinstance(value, Checkpoint):
+            value = value.folder
         if isinstance(value, bool):
             value = "yes" if value else "no"
         elif isinstance(value, tuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_without_options_the_launch_is_the_default_one() -> None:
     assert _NOTHING_GIVEN.launches((0, 19, 8)) == [Launch(deepspeed_version=(0, 19, 8))]
 
 
-def test_every_option_reaches_the_launch() -> None:
+def test_every_option_reaches_the_launch(tmp_path: Path) -> None:
+    (tmp_path / "mp_rank_00_model_states.pt").touch()
     options = replace(
         _NOTHING_GIVEN,
         world_size=(16, 32),
@@ -55,6 +57,8 @@ def test_every_option_reaches_the_launch() -> None:
         engine="ds-accum",
         accelerator="cpu",
         sequence_length=4096,
+        hf_arg=("bf16=true",),
+        resume=tmp_path,
     )
     launch = Launch(
         world_size=16,
@@ -71,7 +75,11 @@ def test_every_option_reaches_the_launch() -> None:
         accelerator="cpu",
         sequence_length=4096,
     )
-    assert options.launches((0, 19, 8)) == [launch, replace(launch, world_size=32)]
+    launches = options.launches((0, 19, 8))
+    arguments = launches[0].hf_arguments
+    assert arguments is not None and arguments.given == {"bf16": True}
+    launch = replace(launch, hf_arguments=arguments, checkpoint=launches[0].checkpoint)
+    assert launches == [launch, replace(launch, world_size=32)]
     assert all(getattr(launch, field.name) != field.default for field in fields(Launch))
 
 

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from ds_accum.config.block import DSAccumBlock
-from ds_accum.config.embedded import FILLED_IN_BY_HUGGINGFACE
+from ds_accum.config.huggingface import FILLED_IN
 from ds_accum.config.json_schema import describe_key, json_schema
 from ds_accum.config.pydantic_models import validate
 from ds_accum.config.schema import Block, Key, known_versions, newest_version, schema_for
@@ -66,7 +66,7 @@ def test_a_validated_key_is_valid_with_the_values_that_deepspeed_takes(block: Bl
             assert found, value
 
 
-@pytest.mark.parametrize("path", sorted(FILLED_IN_BY_HUGGINGFACE), ids=".".join)
+@pytest.mark.parametrize("path", sorted(FILLED_IN), ids=".".join)
 def test_auto_is_valid_and_proposed_where_hugging_face_fills_it_in(path: tuple[str, ...]) -> None:
     value: Any = "auto"
     for part in reversed(path):

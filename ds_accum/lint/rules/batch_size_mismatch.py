@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
-from ds_accum.config.resolve import GLOBAL_BATCH, BatchFault
+from ds_accum.config.resolve import BATCH_KEYS, GLOBAL_BATCH, BatchFault
 from ds_accum.lint.batch_words import legal_values, product, written
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
@@ -72,6 +72,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     batch = context.batch
     if context.has_filled_in_batch or batch.fault is not BatchFault.MISMATCH or batch.imbalance is None:
         return
+    if any(mismatch.path[0] in BATCH_KEYS for mismatch in context.mismatches):
+        return  # Trainer refuses it first, and says which number is not its own.
     if batch.data_parallel.size is None:
         yield Finding(
             at=(GLOBAL_BATCH,),

@@ -135,6 +135,10 @@ def _offloaded(context: LintContext) -> str:
     return f'with the optimizer offloaded to "{support.optimizer_device(context.config)}" at {zero_stage(context)}'
 
 
+def _not_offloaded(context: LintContext) -> str:
+    return f"without an offloaded optimizer at {zero_stage(context)}"
+
+
 def _shares_sequences(context: LintContext) -> bool:
     return context.launch.sequence_parallel_size > 1 or (
         "sequence_parallel_size" in context.values and splits_the_world(context)
@@ -165,6 +169,16 @@ INERT: tuple[Inert, ...] = (
             context.config.zero_stage in (1, 2) and support.optimizer_device(context.config) in ("cpu", "nvme")
         ),
         where=_offloaded,
+    ),
+    Inert(
+        # Looked at where the norm is taken of offloaded gradients, and nowhere else.
+        keys=("ignore_unused_parameters",),
+        applies=lambda context: (
+            context.config.zero_stage in (1, 2)
+            and support.optimizer_device(context.config) == "none"
+            and not support.uses_bf16_optimizer(context.config)
+        ),
+        where=_not_offloaded,
     ),
     Inert(keys=("immediate_grad_update",), applies=_keeps_low_precision_gradients, block="bf16"),
     Inert(
