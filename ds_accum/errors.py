@@ -4,7 +4,8 @@
     ├── ConfigError (ValueError)      a config or a launch that its author can change
     │   ├── LayoutError               the parallel degrees do not fit the world size
     │   └── BatchError                the batch sizes do not add up
-    └── UsageError (ValueError)       a command or a function called wrongly
+    ├── UsageError (ValueError)       a command or a function called wrongly
+    └── FixError                      a fix of ours that is wrong, found out before anything was written
 
 The message is one sentence of fact with its numbers, in lower case, without a full stop; `remedy` says what to do.
 Subclass one of these where a new situation can be handled on its own; add it to the tree above.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ds_accum.batch.divisibility import Indivisible, Neighbours
     from ds_accum.batch.imbalance import Imbalance
 
-__all__ = ["BatchError", "ConfigError", "DSAccumError", "LayoutError", "UsageError"]
+__all__ = ["BatchError", "ConfigError", "DSAccumError", "FixError", "LayoutError", "UsageError"]
 
 
 class DSAccumError(Exception):
@@ -77,3 +78,7 @@ class BatchError(ConfigError):
 
 class UsageError(DSAccumError, ValueError):
     """A command or a function was called with arguments that make no sense, whatever the config says."""
+
+
+class FixError(DSAccumError):
+    """A fix does not do what it says: a bug of ds-accum, found before anything was written."""

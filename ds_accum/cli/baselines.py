@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ds_accum.cli.messages import wants_color
+from ds_accum.cli.messages import print_note
 from ds_accum.cli.output import write_text
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def record(result: LintResult, path: str, baseline: str | None, *, color: str) -
 
     text, count = baseline_text(result.files, path)
     write_text(Path(path), text)
-    _note(f"{path} now knows {count:,} finding{'' if count == 1 else 's'}", color)
+    print_note(f"{path} now knows {count:,} finding{'' if count == 1 else 's'}", color=color)
 
 
 def without_known(result: LintResult, path: str, judge: Judge, targets: Sequence[Target], *, color: str) -> LintResult:
@@ -47,14 +46,7 @@ def without_known(result: LintResult, path: str, judge: Judge, targets: Sequence
     stale = baseline.stale()
     for item in stale[:_MOST_SHOWN]:
         at = f" at {item.path}" if item.path else ""
-        _note(f"{path} knows {item.code}{at} of {item.file}, which is found no more", color)
+        print_note(f"{path} knows {item.code}{at} of {item.file}, which is found no more", color=color)
     if len(stale) > _MOST_SHOWN:
-        _note(f"{path} knows {len(stale) - _MOST_SHOWN:,} more that are found no more", color)
+        print_note(f"{path} knows {len(stale) - _MOST_SHOWN:,} more that are found no more", color=color)
     return replace(result, files=files)
-
-
-def _note(message: str, color: str) -> None:
-    from ds_accum.config.wording import printable
-
-    paint = wants_color(color, sys.stderr)
-    click.echo(f"{click.style('note:', bold=True)} {printable(message)}", err=True, color=paint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -20,6 +21,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 FAIL_ON = ("error", "warning", "info", "never")
 
 _OUTPUT = "Output"
+_FIXES = "Fixes"
 
 
 @click.command(
@@ -28,12 +30,27 @@ _OUTPUT = "Output"
     epilog="""\b
 Exit code:
   0  clean
-  1  findings at or above --fail-on
-  2  called wrongly, something could not be read, or a bug of ds-accum""",
+  1  findings at or above --fail-on; with --fix, those that are left; with
+     --diff, any difference
+  2  called wrongly, something could not be read or written, or a bug of
+     ds-accum""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @launch_options
 @settings_options
+@option(
+    "--fix",
+    is_flag=True,
+    section=_FIXES,
+    help="Fix what can be fixed without a change to the training. The text of standard input goes to standard output.",
+)
+@option("--diff", is_flag=True, section=_FIXES, help="Write nothing, print what --fix would change as a unified diff.")
+@option(
+    "--unsafe-fixes",
+    is_flag=True,
+    section=_FIXES,
+    help="With --fix or --diff: apply also what may change the training, or is only one of several remedies.",
+)
 @option(
     "--stdin-filename",
     metavar="FILE",
@@ -99,6 +116,9 @@ def lint(
     baseline: str | None,
     write_baseline: str | None,
     stdin_filename: str | None,
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
     format_name: str,
     fail_on: str,
     output_file: Path | None,
@@ -115,6 +135,7 @@ def lint(
       ds-accum lint ds_config.json --world-size 64
       ds-accum lint configs --nodes 2 --gpus-per-node 8 --tp 2
       ds-accum lint 'conf/**/ds_*.json' --world-size 1-16 --format concise
+      ds-accum lint ds_config.json --fix
     """
     from ds_accum.lint.linter import RULE_FAILED
     from ds_accum.lint.reporters import reporter_of
@@ -122,6 +143,12 @@ def lint(
 
     if stdin_filename is not None and STANDARD_INPUT not in paths:
         raise click.UsageError("--stdin-filename names standard input, which is read only for a PATH of -.")
+    if fix and diff:
+        raise click.UsageError("--fix writes what --diff only shows: give one of them.")
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes says which fixes --fix and --diff apply: give one of them too.")
+    if (fix or diff) and (baseline is not None or write_baseline is not None):
+        raise click.UsageError("--fix and --diff know nothing of a baseline: leave it out.")
     if statistics and format_name != "full":
         raise click.UsageError(f"--statistics is a report of its own: leave --format {format_name} out.")
     judge = judge_of(
@@ -132,9 +159,12 @@ def lint(
         no_settings=no_settings,
         no_inline_config=no_inline_config,
     )
+    standard_input = _standard_input()
+    if fix and STANDARD_INPUT in paths and standard_input is not None:
+        standard_input = BytesIO(standard_input.read())
     targets = find_targets(
         paths,
-        standard_input=_standard_input(),
+        standard_input=standard_input,
         standard_input_name=stdin_filename,
         is_excluded=None if no_settings else judge.excludes,
     )
@@ -143,7 +173,16 @@ def lint(
     if show_settings:
         click.echo("\n".join(settings_lines(judge, targets.found)))
         return 2 if targets.problems else 0
-    result = judge.result(targets.found)
+    if fix or diff:
+        from ds_accum.cli.fixing import fix_targets, print_diff, result_of, write
+
+        fixed = fix_targets(targets.found, judge, unsafe=unsafe_fixes, color=color)
+        if diff:
+            return 2 if targets.problems else int(print_diff(fixed))
+        write(fixed, standard_input)
+        result = result_of(fixed, judge)
+    else:
+        result = judge.result(targets.found)
     has_failed = bool(targets.problems) or any(item.code == RULE_FAILED for item in result.diagnostics)
     if baseline is not None or write_baseline is not None:
         from ds_accum.cli.baselines import record, without_known
@@ -153,11 +192,14 @@ def lint(
             return 2 if has_failed else 0
         assert baseline is not None
         result = without_known(result, baseline, judge, targets.found, color=color)
-    terminal = terminal_for(sys.stdout if output_file is None else None, color)
+    # Where the fixed text of standard input goes to standard output, the report goes to standard error.
+    is_filter = fix and STANDARD_INPUT in paths
+    stream = sys.stderr if is_filter else sys.stdout
+    terminal = terminal_for(stream if output_file is None else None, color)
     report = reporter_of("statistics" if statistics else format_name)
     text = "".join(report(result.only_failing() if quiet else result, terminal))
     if output_file is None:
-        click.echo(text, nl=False, color=terminal.color)
+        click.echo(text, nl=False, color=terminal.color, err=is_filter)
     else:
         from ds_accum.cli.output import write_text
 

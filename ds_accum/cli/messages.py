@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from ds_accum.lint.reporters import Terminal
 
-__all__ = ["COLORS", "print_error", "terminal_for", "wants_color"]
+__all__ = ["COLORS", "print_error", "print_note", "terminal_for", "wants_color"]
 
 COLORS = ("auto", "always", "never")
 
@@ -24,6 +24,14 @@ def print_error(message: str, *, help_: str | None = None, color: str = "auto") 
     click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(message)}", err=True, color=paint)
     if help_ is not None:
         click.echo(f"{click.style('help:', bold=True)} {printable(help_)}", err=True, color=paint)
+
+
+def print_note(message: str, *, color: str = "auto") -> None:
+    """One sentence of what to know besides the result."""
+    from ds_accum.config.wording import printable
+
+    paint = wants_color(color, sys.stderr)
+    click.echo(f"{click.style('note:', bold=True)} {printable(message)}", err=True, color=paint)
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:

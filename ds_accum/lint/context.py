@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ds_accum.config.document import Document
+from ds_accum.config.document import Document, Path
 from ds_accum.config.embedded import EmbeddedConfig
 from ds_accum.config.huggingface import Mismatch, find_mismatches
 from ds_accum.config.launch import Engine, Launch
@@ -90,6 +90,13 @@ class LintContext:
 
     def block(self, name: str) -> BlockReading:
         return self.config.block(name)
+
+    def siblings(self, path: Path) -> Container[Any]:
+        """The keys beside the one at a path, and that one."""
+        held: Any = self.values
+        for part in path[:-1]:
+            held = held[part]
+        return held if isinstance(held, Mapping) else ()
 
     def line(self, *path: str | int) -> str:
         """Where a value is written, and what it is filled in from: "line 4", "line 4, from bf16 of --hf-args"."""

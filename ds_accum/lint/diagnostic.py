@@ -73,6 +73,7 @@ class Diagnostic:
     """A finding with its place in the file and its rule. Line and column count from 1, in characters.
 
     `worlds` are the world sizes for which it holds where several were checked and it does not hold for all of them.
+    `fix` is what mends it, where that is the same for all of them and can be said as edits of the text.
     """
 
     code: str

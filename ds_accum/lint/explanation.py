@@ -78,6 +78,10 @@ def explain(rule: Rule, terminal: Terminal) -> Iterator[str]:
             if kind == "bad":
                 yield ""
                 yield from _indented(findings_of_example(rule, example, terminal))
+            if example.fixed is not None:
+                yield ""
+                yield from _indented(iter(["once fixed:"]))
+                yield from _indented(_config(example.fixed, terminal))
     if rule.references:
         yield ""
         yield terminal.paint("read more", "bold")
@@ -105,6 +109,7 @@ def _example_values(example: Example) -> dict[str, Any]:
         "config": example.config,
         "options": list(launch_options(example.launch)),
         "findings": [{"at": report.at, "message": report.message} for report in example.reports],
+        "fixed": example.fixed,
     }
 
 

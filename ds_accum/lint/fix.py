@@ -65,8 +65,12 @@ class TextEdit(NamedTuple):
 
 
 class TextFix(NamedTuple):
-    """A fix as edits of the document's text, in its order and apart from each other."""
+    """A fix as edits of the document's text, in its order and apart from each other.
+
+    `changes` are the same in paths of the document: what the edits must come to, and nothing else.
+    """
 
     title: str
     edits: tuple[TextEdit, ...]
     is_safe: bool
+    changes: tuple[Change, ...] = ()

@@ -18,6 +18,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.references import find_reference
 from ds_accum.lint.context import LintContext, Review
 from ds_accum.lint.diagnostic import Diagnostic, Finding, Severity, When
+from ds_accum.lint.fix import Fix
 from ds_accum.lint.inline import NOTHING, Inline, read_inline
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
 from ds_accum.lint.rule import Rule
@@ -89,10 +90,11 @@ def examine(
     """As `lint_document`, with what is suppressed."""
     settings = read_inline(document) if inline else NOTHING
     launches = [settings.complete(launch, document) for launch in launches]
-    diagnostics = _lint_for_each(document, origin, launches, rules)
+    fixes = _FixesOf(document, origin)
+    diagnostics = _lint_for_each(document, origin, launches, rules, fixes)
     if not settings.ignore:
         return Examination(found=tuple(diagnostics))
-    diagnostics = _in_order([*diagnostics, *_reviewed(document, settings, diagnostics, rules)])
+    diagnostics = _in_order([*diagnostics, *_reviewed(document, settings, diagnostics, rules, fixes)])
     hidden = settings.ignore.keys() & {rule.code for rule in RULES}
     return Examination(
         found=tuple(item for item in diagnostics if item.code not in hidden),
@@ -101,7 +103,7 @@ def examine(
 
 
 def _reviewed(
-    document: Document, settings: Inline, diagnostics: Sequence[Diagnostic], rules: Sequence[Rule]
+    document: Document, settings: Inline, diagnostics: Sequence[Diagnostic], rules: Sequence[Rule], fixes: _FixesOf
 ) -> Iterator[Diagnostic]:
     """What there is to say about the suppressions themselves."""
     review = Review(
@@ -113,29 +115,34 @@ def _reviewed(
     context = replace(LintContext.of(document, EmbeddedConfig(values={}), Launch()), review=review)
     for rule in rules:
         if rule.needs == "review":
-            yield from _ask(rule, context)
+            for diagnostic, fix in _ask(rule, context):
+                yield fixes.give(diagnostic, fix)
 
 
 def _lint_for_each(
-    document: Document, origin: Origin, launches: Sequence[Launch], rules: Sequence[Rule]
+    document: Document, origin: Origin, launches: Sequence[Launch], rules: Sequence[Rule], fixes: _FixesOf
 ) -> list[Diagnostic]:
     """What is found for any launch. A finding at the same place under several launches is one diagnostic, with the
-    numbers of the first."""
+    numbers of the first; it has a fix if it holds under all of them and is mended by the same."""
     for launch in launches:
         launch.layout()
     found: dict[tuple[object, ...], Diagnostic] = {}
     worlds: dict[tuple[object, ...], list[int]] = {}
+    mends: dict[tuple[object, ...], list[Fix | None]] = {}
     for launch in launches:
         seen: Counter[tuple[str, Path]] = Counter()
-        for diagnostic in _lint_once(document, origin, launch, rules):
+        for diagnostic, fix in _lint_once(document, origin, launch, rules):
             place = (diagnostic.code, diagnostic.path)
-            key = (*place, seen[place])
+            key: tuple[object, ...] = (*place, seen[place])
             seen[place] += 1
             found.setdefault(key, diagnostic)
             worlds.setdefault(key, []).append(launch.world_size or 0)
+            mends.setdefault(key, []).append(fix)
     diagnostics = [
-        item if len(worlds[key]) == len(launches) else replace(item, worlds=tuple(worlds[key]))
-        for key, item in found.items()
+        fixes.give(item, _common(mends[known]))
+        if len(worlds[known]) == len(launches)
+        else replace(item, worlds=tuple(worlds[known]))
+        for known, item in found.items()
     ]
     return _in_order(diagnostics)
 
@@ -144,7 +151,34 @@ def _in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda item: (item.start.offset, item.code, item.message))
 
 
-def _lint_once(document: Document, origin: Origin, launch: Launch, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _common(fixes: Sequence[Fix | None]) -> Fix | None:
+    """What mends a finding under all launches, if it is the same."""
+    return fixes[0] if all(fix == fixes[0] for fix in fixes) else None
+
+
+class _FixesOf:
+    """The fixes of one document as edits, as long as that is cheap: for each the text is read again, and it may hold
+    thousands."""
+
+    def __init__(self, document: Document, origin: Origin) -> None:
+        self._document = document
+        # What stands in base64 in a command has no text to edit.
+        self._characters = 0 if origin.is_base64 else 1_000_000
+
+    def give(self, diagnostic: Diagnostic, fix: Fix | None) -> Diagnostic:
+        """The diagnostic with its fix, if that can be said as edits of the text."""
+        self._characters -= 0 if fix is None else len(self._document.text) * len(fix.changes)
+        if fix is None or self._characters < 0:
+            return diagnostic
+        from ds_accum.lint.fixer import text_fix  # a clean config has nothing to fix
+
+        return replace(diagnostic, fix=text_fix(self._document, fix))
+
+
+def _lint_once(
+    document: Document, origin: Origin, launch: Launch, rules: Iterable[Rule]
+) -> Iterator[tuple[Diagnostic, Fix | None]]:
+    """Each diagnostic with its fix, in paths of the document."""
     configs = list(find_configs(document, launch))
     framework = configs[0].framework if configs else launch.framework
     whole = LintContext.of(document, EmbeddedConfig(values={}), replace(launch, framework=framework), origin)
@@ -157,12 +191,12 @@ def _lint_once(document: Document, origin: Origin, launch: Launch, rules: Iterab
                 yield from _ask(rule, context)
 
 
-def _ask(rule: Rule, context: LintContext) -> Iterator[Diagnostic]:
+def _ask(rule: Rule, context: LintContext) -> Iterator[tuple[Diagnostic, Fix | None]]:
     try:
         findings = list(rule.check(context))
     except Exception as error:
         at = context.document.position(0)
-        yield Diagnostic(
+        failure = Diagnostic(
             code=RULE_FAILED,
             name="rule-failed",
             severity=Severity.ERROR,
@@ -174,9 +208,18 @@ def _ask(rule: Rule, context: LintContext) -> Iterator[Diagnostic]:
             end=at,
             path=(rule.code,),
         )
+        yield failure, None
         return
     for finding in findings:
-        yield _locate(rule, finding, context)
+        yield _locate(rule, finding, context), _fix_in_document(finding, context)
+
+
+def _fix_in_document(finding: Finding, context: LintContext) -> Fix | None:
+    if finding.fix is None:
+        return None
+    from ds_accum.lint.fixer import in_document
+
+    return in_document(finding.fix, context.embedded)
 
 
 def _locate(rule: Rule, finding: Finding, context: LintContext) -> Diagnostic:

@@ -26,6 +26,7 @@ class FileResult:
     `suppressed` is what was found and is not shown: the file itself says why, or a baseline knows it. `fail_on` is the
     mildest severity that makes the linter fail, None if nothing does. `has_excerpts`: whether a report may show the
     text around a finding.
+    `fixed` is the number of findings that were fixed before: the document is the one that came of it.
     """
 
     document: Document
@@ -34,6 +35,7 @@ class FileResult:
     suppressed: tuple[Diagnostic, ...] = ()
     fail_on: Severity | None = Severity.ERROR
     has_excerpts: bool = True
+    fixed: int = 0
 
     def fails_on(self, diagnostic: Diagnostic) -> bool:
         """Whether this finding alone makes the linter fail."""
@@ -70,6 +72,10 @@ class LintResult:
 
     def count(self, severity: Severity) -> int:
         return sum(diagnostic.severity is severity for diagnostic in self.diagnostics)
+
+    def count_fixable(self, *, is_safe: bool) -> int:
+        """How many findings have a fix that is safe, or one that is not."""
+        return sum(item.fix is not None and item.fix.is_safe is is_safe for item in self.diagnostics)
 
     @property
     def fails(self) -> bool:

@@ -44,9 +44,14 @@ _ENVIRONMENT_MARK = "pyvenv.cfg"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A document to lint, and the Accelerate YAML files that launch it."""
+    """A document to lint, and the Accelerate YAML files that launch it.
+
+    `path` is the file that holds it; None for standard input, for a file that only that leads to, and for base64.
+    """
 
     document: Document
+    path: FilePath | None = None
+    is_standard_input: bool = False
     origin: Origin = PLAIN_TEXT
     launched_by: tuple[Document, ...] = ()
 
@@ -137,9 +142,16 @@ class _Search:
             return
         data = stream.read(DEFAULT_LIMITS.size + 1)
         document = read_bytes(data, filename="<stdin>" if name is None else name)
-        self._add_document(document, None if name is None else FilePath(name))
+        self._add_document(document, None if name is None else FilePath(name), is_file=False)
 
-    def _add_file(self, path: FilePath, *, launched_by: tuple[Document, ...] = (), only_configs: bool = False) -> bool:
+    def _add_file(
+        self,
+        path: FilePath,
+        *,
+        launched_by: tuple[Document, ...] = (),
+        only_configs: bool = False,
+        is_named_by_file: bool = True,
+    ) -> bool:
         """Whether the file is linted; `only_configs` leaves out what holds none."""
         try:
             identity, data = _read(path)
@@ -149,7 +161,8 @@ class _Search:
         index = self._known.get(identity)
         if index is not None:
             known = self.found[index]
-            self.found[index] = replace(known, launched_by=known.launched_by + launched_by)
+            known_path = known.path or (path if is_named_by_file else None)
+            self.found[index] = replace(known, launched_by=known.launched_by + launched_by, path=known_path)
             return True
         if only_configs and not may_hold_deepspeed(data):
             return False
@@ -157,16 +170,26 @@ class _Search:
         if only_configs and not looks_like_deepspeed(document):
             return False
         self._known[identity] = len(self.found)
-        self._add_document(document, path, launched_by)
+        self._add_document(document, path, launched_by, is_file=is_named_by_file)
         return True
 
-    def _add_document(self, document: Document, path: FilePath | None, launched_by: tuple[Document, ...] = ()) -> None:
-        """A document, and the config file that it names, if it stands at a path."""
+    def _add_document(
+        self, document: Document, path: FilePath | None, launched_by: tuple[Document, ...] = (), *, is_file: bool
+    ) -> None:
+        """A document, and the config file that it names, if it has a path; `is_file` if it was read from there."""
         reference = None if path is None else find_reference(document, path)
-        self.found.append(Target(document=document, origin=Origin(reference=reference), launched_by=launched_by))
+        self.found.append(
+            Target(
+                document=document,
+                path=path if is_file else None,
+                is_standard_input=not is_file and not launched_by,
+                origin=Origin(reference=reference),
+                launched_by=launched_by,
+            )
+        )
         # What a launched file names in its turn is nothing that Accelerate would follow.
         if reference is not None and reference.path is not None and not launched_by:
-            self._add_file(reference.path, launched_by=(document,))
+            self._add_file(reference.path, launched_by=(document,), is_named_by_file=is_file)
 
     def _add_folder(self, folder: FilePath) -> None:
         looked_at = linted = 0

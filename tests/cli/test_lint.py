@@ -122,7 +122,7 @@ def test_a_file_that_accelerate_launches_is_linted_for_its_processes(
     finished = ds_accum("lint", "accelerate.yaml", "--deepspeed-version", "0.19.8")
     assert finished.code == 1
     assert finished.output.startswith("ds_config.json:2:23: error[DSA101]")
-    assert finished.output.endswith("1 error in 2 files, for DeepSpeed 0.19.8 (given) at world size 8\n")
+    assert "\n1 error in 2 files, for DeepSpeed 0.19.8 (given) at world size 8\n" in finished.output
 
 
 def test_the_world_size_of_the_command_line_outweighs_that_of_accelerate(
@@ -243,6 +243,7 @@ def test_json_is_one_object_with_the_documented_fields(ds_accum: Any, mismatch: 
         "world_sizes": [8],
         "files": 2,
         "diagnostics": 1,
+        "fixed": [],
     }
 
 

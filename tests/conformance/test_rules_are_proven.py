@@ -1,5 +1,7 @@
 """Every rule's examples, given to the installed DeepSpeed, show what the rule claims: refused when it says, or not at all.
 
+A bad example that the rule fixes is refused no more once it is fixed, as far as nothing else is wrong with it.
+
 An error is shown for whatever the script may pass itself; a finding that depends on that is shown for one of the
 answers. Launches that take more than two ranks are checked as loaded only.
 """
@@ -62,7 +64,16 @@ def claims_of(rules: Sequence[Rule]) -> Iterator[Claim]:
             continue
         for number, example in enumerate(rule.bad):
             if example.deepspeed == "config":
-                yield _claim_of_a_bad_example(rule, example, f"{rule.code}-bad-{number}")
+                claim = _claim_of_a_bad_example(rule, example, f"{rule.code}-bad-{number}")
+                yield claim
+                if example.fixed is not None and not _has_errors(example.fixed, example.launch):
+                    yield replace(
+                        claim,
+                        name=f"{rule.code}-fixed-{number}",
+                        config=example.fixed,
+                        refused=False,
+                        always=False,
+                    )
         for number, example in enumerate(rule.good):
             if example.deepspeed == "config":
                 yield Claim(
@@ -87,6 +98,11 @@ def _claim_of_a_bad_example(rule: Rule, example: Example, name: str) -> Claim:
         refused=when is not When.NEVER,
         always=any(item.severity is Severity.ERROR and item.when is when for item in found),
     )
+
+
+def _has_errors(config: str, launch: Launch) -> bool:
+    """Whether something else is wrong, or may be for some of what the script may pass."""
+    return any(item.severity is not Severity.INFO for item in lint_bytes(config.encode(), launch))
 
 
 def problem_with(claim: Claim, reactions: Sequence[Reaction]) -> str | None:

@@ -73,4 +73,5 @@ def test_a_rule_as_values_has_the_examples_with_what_they_report() -> None:
                 " (the world size) = 24 (remainder 4)",
             }
         ],
+        "fixed": None,
     }

@@ -7,9 +7,11 @@
       2 |   "train_batch_size": 256,
         |                       ^^^
         = help: set train_batch_size to 128, or ...
+        = fix: remove train_batch_size (unsafe; --fix --unsafe-fixes applies it)
         = note: DeepSpeed refuses this when it loads the config
 
     1 error in 1 file, for DeepSpeed 0.19.8 (installed) at world size 8
+    --fix --unsafe-fixes would fix 1
 
 The text of the file is shown as it is, except that tabs are spread and that what a terminal would act on is escaped.
 """
@@ -57,7 +59,7 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:
             yield "\n"
     if not result.has_summary:
         return
-    for line in (*summary(result, terminal), *_version_note(result, terminal)):
+    for line in (*summary(result, terminal), *_fixes(result, terminal), *_version_note(result, terminal)):
         yield f"{line}\n"
 
 
@@ -113,9 +115,25 @@ def summary(result: LintResult, terminal: Terminal) -> Iterator[str]:
     yield from rest
 
 
+def _fixes(result: LintResult, terminal: Terminal) -> Iterator[str]:
+    """What was fixed, file by file, and how much more could be."""
+    for file in result.files:
+        if file.fixed:
+            yield from wrapped(printable(f"fixed {file.fixed:,} in {file.document.filename}"), terminal.width)
+    safe, unsafe = result.count_fixable(is_safe=True), result.count_fixable(is_safe=False)
+    said = [f"--fix would fix {safe:,}"] * bool(safe)
+    if unsafe:
+        said.append(f"--unsafe-fixes {unsafe:,} more" if safe else f"--fix --unsafe-fixes would fix {unsafe:,}")
+    if said:
+        yield ", ".join(said)
+
+
 def _remarks(diagnostic: Diagnostic, world_sizes: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     if diagnostic.help is not None:
         yield "help", diagnostic.help
+    if diagnostic.fix is not None:
+        how = "safe; --fix applies it" if diagnostic.fix.is_safe else "unsafe; --fix --unsafe-fixes applies it"
+        yield "fix", f"{diagnostic.fix.title} ({how})"
     if diagnostic.code == RULE_FAILED:
         return
     if diagnostic.worlds:

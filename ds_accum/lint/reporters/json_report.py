@@ -15,8 +15,17 @@
           "path": ["train_batch_size"],             keys and list indices from the root of the config
           "start": {"line": 2, "column": 23, "offset": 24},
           "end": {"line": 2, "column": 26, "offset": 27},
-          "worlds": []                              of world_sizes, where it does not hold for all of them
+          "worlds": [],                             of world_sizes, where it does not hold for all of them
+          "fix": {                                  null where nothing can be said that mends it
+            "title": "remove ...", "safe": false,   safe: training can't change by it, or could not have started
+            "edits": [                              in the order of the text, apart from each other
+              {"start": {...}, "end": {...}, "text": ""}
+            ]
+          }
         }
+      ],
+      "fixed": [                                    what --fix has fixed: the diagnostics are those that are left
+        {"filename": "ds_config.json", "count": 1}
       ]
     }
 
@@ -30,9 +39,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ds_accum.config.document import Position
+from ds_accum.config.document import Document, Position
 from ds_accum.config.schema import format_version
 from ds_accum.lint.diagnostic import Diagnostic
+from ds_accum.lint.fix import TextFix
 from ds_accum.lint.reporters.terminal import Terminal
 from ds_accum.lint.result import LintResult
 
@@ -48,13 +58,16 @@ def report(result: LintResult, terminal: Terminal) -> Iterator[str]:  # noqa: AR
         "deepspeed_version": format_version(result.version),
         "world_sizes": result.world_sizes,
         "files": len(result.files),
-        "diagnostics": [diagnostic_values(diagnostic) for diagnostic in result.diagnostics],
+        "diagnostics": [
+            diagnostic_values(diagnostic, file.document) for file in result.files for diagnostic in file.diagnostics
+        ],
+        "fixed": [{"filename": file.document.filename, "count": file.fixed} for file in result.files if file.fixed],
     }
     yield f"{json.dumps(values, indent=2)}\n"
 
 
-def diagnostic_values(diagnostic: Diagnostic) -> dict[str, Any]:
-    """One diagnostic as plain values."""
+def diagnostic_values(diagnostic: Diagnostic, document: Document) -> dict[str, Any]:
+    """One diagnostic of a document as plain values."""
     return {
         "code": diagnostic.code,
         "name": diagnostic.name,
@@ -68,6 +81,22 @@ def diagnostic_values(diagnostic: Diagnostic) -> dict[str, Any]:
         "start": _position(diagnostic.start),
         "end": _position(diagnostic.end),
         "worlds": diagnostic.worlds,
+        "fix": None if diagnostic.fix is None else _fix(diagnostic.fix, document),
+    }
+
+
+def _fix(fix: TextFix, document: Document) -> dict[str, Any]:
+    return {
+        "title": fix.title,
+        "safe": fix.is_safe,
+        "edits": [
+            {
+                "start": _position(document.position(edit.start)),
+                "end": _position(document.position(edit.end)),
+                "text": edit.text,
+            }
+            for edit in fix.edits
+        ],
     }
 
 

@@ -41,6 +41,16 @@ BAD = (
                 " significant bits",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 32,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2},
+  "data_types": {"grad_accum_dtype": "fp32"},
+  "communication_data_type": "fp32"
+}
+""",
     ),
     Example(
         config="""{

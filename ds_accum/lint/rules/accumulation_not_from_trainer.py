@@ -38,6 +38,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", '
+        '"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
     ),
     Example(
         config=_CONFIG.format(""),
@@ -50,6 +52,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", '
+        '"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
     ),
 )
 

@@ -36,6 +36,11 @@ BAD = (
                 " whatever the switch says",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}
+}
+""",
     ),
     Example(
         config="""{
@@ -50,6 +55,11 @@ BAD = (
                 message='adam_w_mode is the string "false", which counts as true',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "weight_decay": 0.1, "adam_w_mode": false}}
+}
+""",
     ),
     Example(
         config="""{
@@ -65,6 +75,11 @@ BAD = (
                 " is decoupled from the gradient",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}
+}
+""",
     ),
 )
 

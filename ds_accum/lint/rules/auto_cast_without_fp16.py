@@ -33,6 +33,13 @@ BAD = (
                 " (line 4), if the inputs are floating point numbers",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"enabled": false},
+  "bf16": {"enabled": true}
+}
+""",
     ),
 )
 

@@ -37,6 +37,13 @@ BAD = (
                 " unless the autotuner runs the job",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "autotuning": {"enabled": false}
+}
+""",
     ),
 )
 

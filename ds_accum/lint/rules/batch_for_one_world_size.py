@@ -34,6 +34,11 @@ BAD = (
                 " world size 8 only",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 8,
+  "gradient_accumulation_steps": 4
+}
+""",
     ),
 )
 

@@ -40,6 +40,11 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 16,
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 

@@ -35,6 +35,12 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_batch_size": "auto",
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto"
+}
+""",
     ),
 )
 

@@ -18,6 +18,7 @@ from ds_accum.config.resolve import BATCH_KEYS, GLOBAL_BATCH, BatchFault
 from ds_accum.lint.batch_words import legal_values, product, written
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 
 BAD = (
@@ -36,6 +37,11 @@ BAD = (
                 " x data parallel 8 (the world size) = 64",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 8,
+  "gradient_accumulation_steps": 1
+}
+""",
     ),
     Example(
         config="""{
@@ -52,6 +58,11 @@ BAD = (
                 " (line 4) = 8, so there is no world size at which it adds up",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 8,
+  "gradient_accumulation_steps": 1
+}
+""",
     ),
 )
 
@@ -68,6 +79,10 @@ GOOD = (
 )
 
 
+# Right at every world size; the global batch becomes what the other two and the launch make of it.
+_FIX = removed((GLOBAL_BATCH,), is_safe=False)
+
+
 def check(context: LintContext) -> Iterator[Finding]:
     batch = context.batch
     if context.has_filled_in_batch or batch.fault is not BatchFault.MISMATCH or batch.imbalance is None:
@@ -80,12 +95,14 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"{written(context, GLOBAL_BATCH)} is no multiple of {product(context, batch.imbalance)},"
             " so there is no world size at which it adds up",
             help="leave one of the three out, and DeepSpeed derives it",
+            fix=_FIX,
         )
         return
     yield Finding(
         at=(GLOBAL_BATCH,),
         message=f"{written(context, GLOBAL_BATCH)} is not {product(context, batch.imbalance)}",
         help=f"{legal_values(context, batch.imbalance)}; or leave one of the three out, and DeepSpeed derives it",
+        fix=_FIX,
     )
 
 

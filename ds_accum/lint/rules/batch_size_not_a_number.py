@@ -14,6 +14,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.resolve import BATCH_KEYS
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import what
 
@@ -21,6 +22,7 @@ BAD = (
     Example(
         config='{"train_batch_size": "32"}',
         reports=(Report(at="train_batch_size", message='train_batch_size must be an integer, but is the string "32"'),),
+        fixed='{"train_batch_size": 32}',
     ),
     Example(
         config='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4}',
@@ -56,7 +58,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             message = f"{key} must be an integer, but is {what(value)}"
             digits = isinstance(value, str) and value.strip().isdecimal()
             help_ = f"write {value.strip()} without quotes" if digits else "write an integer"
-        yield Finding(at=(key,), message=message, help=help_)
+        yield Finding(at=(key,), message=message, help=help_, fix=without_quotes((key,), value, integer=True))
 
 
 RULE = Rule(

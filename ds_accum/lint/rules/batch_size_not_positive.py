@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ds_accum.config.resolve import BATCH_KEYS
+from ds_accum.config.resolve import ACCUMULATION, BATCH_KEYS
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown
 
@@ -22,6 +23,7 @@ BAD = (
                 at="gradient_accumulation_steps", message="gradient_accumulation_steps must be at least 1, but is 0"
             ),
         ),
+        fixed='{"train_micro_batch_size_per_gpu": 4}',
     ),
 )
 
@@ -36,6 +38,8 @@ def check(context: LintContext) -> Iterator[Finding]:
                 at=(key,),
                 message=f"{key} must be at least 1, but is {shown(value)}",
                 help="write a positive integer, or leave it out for DeepSpeed to derive it",
+                # Without one of the other two there is nothing to derive from.
+                fix=removed((key,), is_safe=False) if key == ACCUMULATION else None,
             )
 
 

@@ -50,6 +50,7 @@ BAD = (
                 message="gradient_accumulation_steps is true, which DeepSpeed takes for 1",
             ),
         ),
+        fixed='{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}',
     ),
 )
 

@@ -37,6 +37,13 @@ BAD = (
                 " mpu which rank writes, unless the script passes an mpu or its model has experts",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 1},
+  "checkpoint": {"writer": {"type": "python", "data_parallel": "replica"}}
+}
+""",
     ),
 )
 

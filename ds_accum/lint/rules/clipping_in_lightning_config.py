@@ -28,6 +28,7 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": 16}',
     ),
 )
 

@@ -31,6 +31,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"zero_optimization": {"stage": 1}, "gradient_clipping": "auto"}',
     ),
     Example(
         config='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",'
@@ -44,6 +46,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"zero_optimization": {"stage": 1}, "gradient_clipping": "auto"}',
     ),
 )
 

@@ -36,6 +36,15 @@ BAD = (
                 " multiplied by the loss scale of torch_autocast in fp16",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}},
+  "torch_autocast": {"enabled": true, "dtype": "bfloat16"},
+  "zero_allow_untested_optimizer": true,
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
     Example(
         config="""{
@@ -53,6 +62,14 @@ BAD = (
                 " overflow every step is skipped",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "torch_autocast": {"enabled": true, "dtype": "bfloat16"},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 

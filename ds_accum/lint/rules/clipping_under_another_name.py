@@ -35,6 +35,12 @@ BAD = (
                 message="DeepSpeed ignores max_grad_norm 0.01 and clips gradients to norm 1.0 (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 2,
+  "gradient_clipping": 0.01,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}}
+}
+""",
     ),
     Example(
         config="""{
@@ -49,6 +55,12 @@ BAD = (
                 message="DeepSpeed ignores optimizer.gradient_clipping 0.5 and clips gradients to norm 1 (line 3)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "gradient_clip": 0.5}',
@@ -60,6 +72,7 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_batch_size": 8, "gradient_clipping": 0.5}',
     ),
 )
 

@@ -59,6 +59,11 @@ BAD = (
                 " (line 3): optimizer.params has no lr",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"weight_decay": 0.1, "lr": 0.001}}
+}
+""",
     ),
 )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import origin, setting, zero_stage
 
@@ -33,6 +34,13 @@ BAD = (
                 " ZeRO stage 3 (line 4)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {
+    "stage": 3
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -56,6 +64,15 @@ BAD = (
                 message="zero_optimization.compute_grad_norm is false, but offload_optimizer (line 7) needs the norm",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu"}
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -74,6 +91,15 @@ BAD = (
                 " gradients that add up in fp32 (line 6)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "gradient_clipping": 0,
+  "bf16": {"enabled": true},
+  "data_types": {"grad_accum_dtype": "fp32"},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 
@@ -103,6 +129,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"zero_optimization.compute_grad_norm can be false at ZeRO stages 1 and 2 only, not at"
             f" {zero_stage(context)}",
             help="remove it",
+            fix=removed(_AT),
         )
         return
     for reason in _needs(context):
@@ -110,6 +137,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             at=_AT,
             message=f"zero_optimization.compute_grad_norm is false, but {reason}",
             help="remove it, or switch off what needs the norm",
+            fix=removed(_AT, is_safe=False),
         )
 
 

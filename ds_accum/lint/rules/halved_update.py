@@ -38,6 +38,14 @@ BAD = (
                 " update of a step at which it does",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 1000},
+  "zero_optimization": {"stage": 3}
+}
+""",
     ),
 )
 

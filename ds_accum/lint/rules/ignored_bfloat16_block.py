@@ -12,6 +12,7 @@ from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, RemoveKey
 from ds_accum.lint.rule import Example, Report, Rule
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
@@ -23,8 +24,16 @@ BAD = (
 }
 """,
         reports=(
-            Report(at="bfloat16", message="bfloat16 is not looked at, because the config has bf16 (line 4) as well"),
+            Report(
+                at="bfloat16", message="DeepSpeed ignores bfloat16 beside bf16 (line 4): enabled is false, not true"
+            ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "bf16": {"enabled": false}
+}
+""",
     ),
 )
 
@@ -41,13 +50,19 @@ GOOD = (
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    if context.values.get("bf16") is None or context.values.get("bfloat16") is None:
+    if context.values.get("bf16") is None or "bfloat16" not in context.values:
         return
+    counts = ("bf16", "enabled") in context.embedded.filled_in or context.config.enabled("bf16")
+    old = context.values["bfloat16"]
+    asked = old.get("enabled", False) if isinstance(old, dict) else False
+    differs = asked is not counts
     yield Finding(
         at=("bfloat16",),
         on_key=True,
-        message=f"bfloat16 is not looked at, because the config has bf16 ({context.line('bf16')}) as well",
-        help="keep bf16, and say there whether it is enabled",
+        severity=None if differs else Severity.INFO,
+        message=f"DeepSpeed ignores bfloat16 beside bf16 ({context.line('bf16')})"
+        + (f": enabled is {shown(counts)}, not {shown(asked)}" if differs else ""),
+        help="keep one of the two, bf16",
         fix=Fix(title="remove bfloat16", changes=(RemoveKey(("bfloat16",)),), is_safe=True),
     )
 

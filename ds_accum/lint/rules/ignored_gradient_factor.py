@@ -37,6 +37,12 @@ BAD = (
                 " stage 1 (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
     Example(
         config="""{
@@ -58,6 +64,12 @@ BAD = (
                 message='gradient_predivide_factor 8 is not looked at with gradient_allreduce_op "sum" (line 4)',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "gradient_allreduce_op": "sum"
+}
+""",
     ),
     Example(
         config="""{
@@ -74,6 +86,12 @@ BAD = (
                 message="gradient_predivide_factor 8 is not looked at with prescale_gradients true (line 4)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "prescale_gradients": true
+}
+""",
     ),
 )
 

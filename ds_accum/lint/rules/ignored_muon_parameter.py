@@ -50,6 +50,12 @@ BAD = (
                 message="Muon (line 4) knows no parameter muon_rl, and DeepSpeed drops it without a word",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "Muon", "params": {"adam_lr": 1e-4, "muon_lr": 0.1}}
+}
+""",
     ),
 )
 

@@ -31,6 +31,10 @@ BAD = (
                 " optimizer",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8
+}
+""",
     ),
 )
 

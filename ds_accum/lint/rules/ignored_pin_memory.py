@@ -41,6 +41,16 @@ BAD = (
                 " (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu"}
+  }
+}
+""",
     ),
 )
 

@@ -36,6 +36,13 @@ BAD = (
                 " stages",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "pipeline": {}
+}
+""",
     ),
     Example(
         config='{"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "pipeline": {"seed_layers": true}}',
@@ -46,6 +53,7 @@ BAD = (
                 message="pipeline.seed_layers true is never used: the script's PipelineModule says it",
             ),
         ),
+        fixed='{"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "pipeline": {}}',
     ),
 )
 

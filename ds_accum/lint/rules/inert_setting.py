@@ -15,7 +15,6 @@ from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, RemoveKey
-from ds_accum.lint.launch_facts import splits_the_world
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 
@@ -38,6 +37,14 @@ BAD = (
                 " (line 7) at ZeRO stage 2 (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -57,6 +64,15 @@ BAD = (
                 " stage 2 (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu"}
+  }
+}
+""",
     ),
 )
 
@@ -139,12 +155,6 @@ def _not_offloaded(context: LintContext) -> str:
     return f"without an offloaded optimizer at {zero_stage(context)}"
 
 
-def _shares_sequences(context: LintContext) -> bool:
-    return context.launch.sequence_parallel_size > 1 or (
-        "sequence_parallel_size" in context.values and splits_the_world(context)
-    )
-
-
 def _keeps_low_precision_gradients(context: LintContext) -> bool:
     config = context.config
     in_a_pipeline = config.zero_stage == 0 and context.launch.pipeline_parallel_size > 1
@@ -181,12 +191,6 @@ INERT: tuple[Inert, ...] = (
         where=_not_offloaded,
     ),
     Inert(keys=("immediate_grad_update",), applies=_keeps_low_precision_gradients, block="bf16"),
-    Inert(
-        keys=("communication_data_type",),
-        applies=_shares_sequences,
-        where=lambda _: "with sequence parallelism, which has seq_parallel_communication_data_type",
-        block="",
-    ),
 )
 
 

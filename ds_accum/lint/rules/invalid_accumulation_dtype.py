@@ -13,6 +13,7 @@ from typing import Any
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, zero_stage
 from ds_accum.lint.wording import shown, what
@@ -31,6 +32,12 @@ BAD = (
                 message='data_types.grad_accum_dtype must be "fp32", "fp16" or "bf16", but is the string "FP32"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "data_types": {"grad_accum_dtype": "fp32"}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "data_types": {"param_dtype": "auto"}}',
@@ -65,6 +72,13 @@ BAD = (
                 " numbers",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "data_types": {"grad_accum_dtype": "fp32"},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 
@@ -112,6 +126,7 @@ def _unknown(context: LintContext, key: str, word: Any) -> Iterator[Finding]:
         at=("data_types", key),
         message=f'data_types.{key} must be "fp32", "fp16" or "bf16", but is {what(word)}',
         help=f"write {shown(meant)}" if meant else "use one of these, or leave it out",
+        fix=replaced(("data_types", key), meant) if meant else None,
         depends_on=depends_on,
     )
 
@@ -128,6 +143,7 @@ def _whole_numbers(context: LintContext, word: str) -> Iterator[Finding]:
         message=f"data_types.grad_accum_dtype {shown(word)} makes {zero_stage(context)} add up gradients as whole"
         " numbers",
         help='use "fp32"',
+        fix=replaced(("data_types", "grad_accum_dtype"), "fp32", is_safe=False),
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from ds_accum.config.document import Path
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import removed, replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
 from ds_accum.lint.wording import did_you_mean, dotted, one_of, shown
@@ -30,6 +32,7 @@ BAD = (
                 message='communication_data_type must be "fp16", "bf16" or "fp32", but is "float16"',
             ),
         ),
+        fixed='{"train_batch_size": 8, "communication_data_type": "fp16"}',
     ),
 )
 
@@ -45,7 +48,10 @@ _READ_BY_HAND = ("communication_data_type", "seq_parallel_communication_data_typ
 
 def check(context: LintContext) -> Iterator[Finding]:
     for error in schema_errors(context, "invalid-choice"):
-        yield Finding(at=error.path, message=_message(error), help=_help(error))
+        choices = error.key.choices if error.key is not None else ()
+        yield Finding(
+            at=error.path, message=_message(error), help=_help(error), fix=_fix(error.path, error.value, choices)
+        )
     for name in _READ_BY_HAND:
         key = context.config.top.block.keys.get(name)
         if key is None or name not in context.values:
@@ -70,8 +76,29 @@ def _help(error: SchemaError) -> str:
 
 def _refused(path: Path, value: object, choices: tuple[object, ...]) -> Finding:
     return Finding(
-        at=path, message=f"{dotted(path)} must be {one_of(choices)}, but is {shown(value)}", help="use one of these"
+        at=path,
+        message=f"{dotted(path)} must be {one_of(choices)}, but is {shown(value)}",
+        help="use one of these",
+        fix=_fix(path, value, choices),
     )
+
+
+# What other tools, and other settings of DeepSpeed, call the same things.
+_OTHER_WORDS = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
+
+
+def _fix(path: Path, value: object, choices: tuple[object, ...]) -> Fix | None:
+    if value is None:
+        return removed(path)
+    if not isinstance(value, str):
+        return None
+    word = value.strip().lower()
+    same = next((choice for choice in choices if str(choice) in (word, _OTHER_WORDS.get(word))), None)
+    if same is not None:
+        return replaced(path, same)
+    meant = did_you_mean(value, [str(choice) for choice in choices])
+    similar = next((choice for choice in choices if str(choice) == meant), None)
+    return replaced(path, similar, is_safe=False) if similar is not None else None
 
 
 RULE = Rule(

@@ -34,6 +34,12 @@ BAD = (
                 message='DeepSpeed ignores "seq_parallel_comm_data_type" since 0.16.5',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "seq_parallel_communication_data_type": "bf16",
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "fp32_allreduce": true}',
@@ -44,6 +50,7 @@ BAD = (
                 " communication_data_type",
             ),
         ),
+        fixed='{"train_batch_size": 8}',
     ),
     Example(
         config='{"train_batch_size": 8, "managed_gradient_accumulation": false}',

@@ -25,6 +25,7 @@ BAD = (
                 message="zero_optimization.allgather_partitions has no effect: DeepSpeed reads it and never uses it",
             ),
         ),
+        fixed='{"train_batch_size": 8, "zero_optimization": {"stage": 2}}',
     ),
     Example(
         config='{"train_batch_size": 8, "disable_allgather": true}',
@@ -34,6 +35,7 @@ BAD = (
                 message="disable_allgather has no effect: DeepSpeed reads it and never uses it",
             ),
         ),
+        fixed='{"train_batch_size": 8}',
     ),
 )
 

@@ -36,6 +36,12 @@ BAD = (
                 " refuses in fp16 without ZeRO",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "fp16": {"enabled": true},
+  "optimizer": {"type": "Adam", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 

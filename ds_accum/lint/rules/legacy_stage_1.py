@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 
@@ -29,6 +30,12 @@ BAD = (
                 " and ZeRO stage 1 (line 4) does not start with it",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 
@@ -55,6 +62,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message="zero_optimization.legacy_stage1 asks for an implementation that DeepSpeed dropped in 0.5.9, and"
         f" {zero_stage(context)} does not start with it",
         help="remove it",
+        fix=removed(("zero_optimization", "legacy_stage1")),
     )
 
 

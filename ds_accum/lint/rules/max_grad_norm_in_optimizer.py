@@ -14,6 +14,8 @@ from ds_accum.config.launch import Launch
 from ds_accum.lint.built_from_config import optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import moved, removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown
 
@@ -29,6 +31,8 @@ BAD = (
                 message="DeepSpeed refuses max_grad_norm as a parameter of the optimizer, whatever its value",
             ),
         ),
+        fixed='{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},'
+        ' "gradient_clipping": 0.3}',
     ),
     Example(
         config='{"train_batch_size": 8, "optimizer": {"type": "Lamb", "params": {"max_grad_norm": 0}}}',
@@ -39,6 +43,7 @@ BAD = (
                 " the script passes its own optimizer",
             ),
         ),
+        fixed='{"train_batch_size": 8, "optimizer": {"type": "Lamb", "params": {}}, "gradient_clipping": 0}',
     ),
 )
 
@@ -66,7 +71,16 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"DeepSpeed refuses {KEY} as a parameter of the optimizer, whatever its value",
         help=f'remove it, and set "gradient_clipping": {shown(params[KEY])} at the root of the config',
         depends_on=built.depends_on,
+        fix=_fix(context, params[KEY], is_certain=built.depends_on is None),
     )
+
+
+def _fix(context: LintContext, norm: float, *, is_certain: bool) -> Fix | None:
+    """Where the script's own optimizer is used after all, the norm means nothing as it stands, and clips once moved."""
+    at, clipping = ("optimizer", "params", KEY), context.values.get("gradient_clipping")
+    if "gradient_clipping" not in context.values and norm >= 0:
+        return moved(at, ("gradient_clipping",), is_safe=is_certain)
+    return removed(at, is_safe=clipping == norm)
 
 
 RULE = Rule(

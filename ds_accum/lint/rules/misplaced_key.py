@@ -46,6 +46,11 @@ BAD = (
                 message='DeepSpeed ignores "weight_decay" in optimizer: it is a key of optimizer.params',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "grad_accum_dtype": "fp32"}',

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config.resolve import ACCUMULATION, BATCH_KEYS, BatchFault
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import renamed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import did_you_mean
 
@@ -49,7 +50,13 @@ def check(context: LintContext) -> Iterator[Finding]:
     for key in context.values:
         meant = did_you_mean(str(key), BATCH_KEYS) if key not in BATCH_KEYS and "batch" in str(key) else None
         if meant is not None:
-            yield Finding(at=(key,), on_key=True, message=message, help=f'did you mean "{meant}" instead of "{key}"?')
+            yield Finding(
+                at=(key,),
+                on_key=True,
+                message=message,
+                help=f'did you mean "{meant}" instead of "{key}"?',
+                fix=renamed((key,), meant, beside=context.values),
+            )
             return
     yield Finding(at=(), message=message, help="add train_micro_batch_size_per_gpu or train_batch_size")
 

@@ -15,6 +15,7 @@ from ds_accum.config.optimizers import NOT_FROM_A_FILE, scheduler_signature
 from ds_accum.lint.built_from_config import params_of, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
 
 BAD = (
@@ -46,6 +47,12 @@ BAD = (
                 message="WarmupLR (line 4) needs params, be they empty, unless the script passes its own scheduler",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupLR", "params": {}}
+}
+""",
     ),
 )
 
@@ -87,6 +94,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"{who} needs params, be they empty",
             help='add "params": {}',
             depends_on=built.depends_on,
+            fix=Fix("add empty params", (SetValue(("scheduler", "params"), {}),), is_safe=True),
         )
     for key in missing:
         yield Finding(

@@ -32,6 +32,12 @@ BAD = (
                 " learning rate stays constant",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}
+}
+""",
     ),
     Example(
         config="""{
@@ -46,6 +52,11 @@ BAD = (
                 message='the optimizer block has no type, only a name ("AdamW"), so DeepSpeed ignores it',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 

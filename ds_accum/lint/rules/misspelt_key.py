@@ -33,6 +33,13 @@ BAD = (
                 message='the root of the config has no key "gradient_accumulation_step", and DeepSpeed ignores it',
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 2,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "data_types": {"grad_acum_dtype": "fp32"}}',
@@ -42,6 +49,7 @@ BAD = (
                 message='data_types has no key "grad_acum_dtype", and DeepSpeed ignores it',
             ),
         ),
+        fixed='{"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}}',
     ),
     Example(
         config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_com": "auto"}}',
@@ -51,6 +59,7 @@ BAD = (
                 message='zero_optimization has no key "overlap_com", and DeepSpeed drops it, because it says "auto"',
             ),
         ),
+        fixed='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_comm": "auto"}}',
     ),
 )
 

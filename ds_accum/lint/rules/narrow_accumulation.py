@@ -36,6 +36,15 @@ BAD = (
                 " at ZeRO stage 1 (line 7)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}},
+  "data_types": {},
+  "zero_allow_untested_optimizer": true,
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
     Example(
         config="""{
@@ -53,6 +62,14 @@ BAD = (
                 " at ZeRO stage 3 (line 6)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "bf16": {"enabled": true},
+  "data_types": {},
+  "zero_optimization": {"stage": 3}
+}
+""",
     ),
 )
 

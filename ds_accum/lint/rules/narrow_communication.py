@@ -36,6 +36,12 @@ BAD = (
                 " ZeRO stage 0 (the default) they go into the weights",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}}
+}
+""",
     ),
     Example(
         config="""{
@@ -53,6 +59,12 @@ BAD = (
                 " before they are summed over the ranks",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 

@@ -25,6 +25,11 @@ BAD = (
 }
 """,
         reports=(Report(at="steps_per_print", message="steps_per_print is -1, and DeepSpeed prints after every step"),),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 

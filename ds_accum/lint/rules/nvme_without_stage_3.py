@@ -37,6 +37,16 @@ BAD = (
                 message="ZeRO stage 2 (line 6) offloads the optimizer to the CPU's memory, not to nvme",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu", "nvme_path": "/local_nvme"}
+  }
+}
+""",
     ),
 )
 

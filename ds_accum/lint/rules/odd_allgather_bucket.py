@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import dotted, shown
@@ -33,6 +34,15 @@ BAD = (
                 " even number of elements",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "allgather_bucket_size": 200000000
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -48,6 +58,13 @@ BAD = (
                 message="allgather_size 12345 is odd, and ZeRO stage 1 (line 4) needs an even number of elements",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": true,
+  "allgather_size": 12344
+}
+""",
     ),
 )
 
@@ -77,6 +94,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         at=at,
         message=f"{dotted(at)} {shown(size)} is odd, and {zero_stage(context)} needs an even number of elements",
         help=f"set it to {shown(size - 1)} or {shown(size + 1)}",
+        fix=replaced(at, max(size - 1, 2)),
     )
 
 

@@ -28,6 +28,12 @@ BAD = (
         reports=(
             Report(at="gradient_clipping", message="gradient_clipping is -1, and DeepSpeed does not clip gradients"),
         ),
+        fixed="""{
+  "train_batch_size": 2,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "gradient_clipping": true}',
@@ -37,6 +43,7 @@ BAD = (
                 at="gradient_clipping", message="gradient_clipping is true, and DeepSpeed clips gradients to norm 1"
             ),
         ),
+        fixed='{"train_batch_size": 8, "gradient_clipping": 1.0}',
     ),
 )
 

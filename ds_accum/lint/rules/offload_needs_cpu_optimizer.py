@@ -13,6 +13,7 @@ from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import origin
 from ds_accum.lint.wording import shown
@@ -35,6 +36,12 @@ BAD = (
                 " DeepSpeedCPULion",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+  "zero_force_ds_cpu_optimizer": false
+}
+""",
     ),
 )
 
@@ -75,6 +82,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"the optimizer is offloaded to the {device}, and DeepSpeed refuses one of the script's own there while"
         f" {SWITCH} is {shown(forced)} ({origin(context, SWITCH)})",
         help=f'pass {allowed}, let the config name the optimizer, or set "{SWITCH}": false at the root',
+        fix=replaced((SWITCH,), False, is_safe=False),
         depends_on=f"unless it is {allowed}",
     )
 

@@ -36,6 +36,14 @@ BAD = (
                 " accelerator",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -53,6 +61,15 @@ BAD = (
                 message='offload_optimizer names no device, which is "none" by default, and nothing is offloaded',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"pin_memory": false, "device": "cpu"}
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -68,6 +85,12 @@ BAD = (
                 " where the parameters are",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {}
+}
+""",
     ),
 )
 

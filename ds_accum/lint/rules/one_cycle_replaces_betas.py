@@ -37,6 +37,13 @@ BAD = (
                 " to 0.99, because cycle_momentum is true (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}},
+  "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-4, "cycle_momentum": false}}
+}
+""",
     ),
 )
 

@@ -37,6 +37,9 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"gradient_clipping": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto", '
+        '"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
     ),
     Example(
         config=_CONFIG.format('"lr": "auto"'),
@@ -52,6 +55,9 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"gradient_clipping": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", '
+        '"betas": "auto", "weight_decay": "auto"}}, "zero_optimization": {"stage": 2}}',
     ),
 )
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import shown
@@ -62,7 +64,16 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"fp16.initial_scale_power {shown(power)} starts at a loss scale of 2**{shown(power)}, and at"
         f" {zero_stage(context)} the largest is 2**{largest}",
         help="use 16, the default, or the power that you meant: 16 for a scale of 65536",
+        fix=_fix(power, largest),
     )
+
+
+def _fix(power: int, largest: int) -> Fix | None:
+    """A number that is itself a power of two was meant as the scale."""
+    meant = power.bit_length() - 1
+    if power != 1 << meant or meant > largest:
+        return None
+    return replaced(("fp16", "initial_scale_power"), meant, is_safe=False)
 
 
 RULE = Rule(

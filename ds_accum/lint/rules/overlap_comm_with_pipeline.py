@@ -32,6 +32,13 @@ BAD = (
                 message="the pipeline engine (2 stages) switches overlap_comm off",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 1, "overlap_comm": false}
+}
+""",
     ),
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config.schema import checks_value
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import shown
@@ -32,6 +33,14 @@ BAD = (
                 " ZeRO stage 3 instead of ZeRO stage 2 (line 4)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu"}
+  }
+}
+""",
     ),
 )
 
@@ -64,6 +73,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"{_BLOCK}.ratio {shown(ratio)} offloads a part of the optimizer, which takes ZeRO stage 3 instead of"
         f" {zero_stage(context)}",
         help="remove it to offload everything, or use stage 3",
+        fix=removed((*offload.path, "ratio"), is_safe=False),
     )
 
 

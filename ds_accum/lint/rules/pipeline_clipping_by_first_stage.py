@@ -34,6 +34,13 @@ BAD = (
                 " alone, in fp32 at ZeRO stage 0 (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.01,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0, "momentum": 0.9}},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 

@@ -33,6 +33,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"gradient_clipping": "auto", "bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}',
     ),
 )
 

@@ -25,6 +25,12 @@ BAD = (
         reports=(
             Report(at="fp16", message="fp16 does not say enabled, which is false by default, and the model is fp32"),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"initial_scale_power": 12, "enabled": true}
+}
+""",
     ),
 )
 

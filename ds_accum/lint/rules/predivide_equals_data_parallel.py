@@ -38,6 +38,14 @@ BAD = (
                 " gradients come out 2 times too small",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}},
+  "zero_allow_untested_optimizer": true,
+  "zero_optimization": {"stage": 3, "reduce_scatter": false}
+}
+""",
     ),
 )
 

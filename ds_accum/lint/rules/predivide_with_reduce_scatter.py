@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, setting, zero_stage
 from ds_accum.lint.wording import shown
@@ -32,6 +33,12 @@ BAD = (
                 " ZeRO stage 2 (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 
@@ -62,6 +69,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"gradient_predivide_factor {shown(factor)} is not supported with {scattering} at"
         f" {zero_stage(context)}",
         help='leave it out, or set "reduce_scatter": false in zero_optimization',
+        fix=removed(("gradient_predivide_factor",), is_safe=False),
         # Without an optimizer ZeRO-2 refuses to start for that reason, ZeRO-3 starts.
         depends_on=IF_THE_SCRIPT_PASSES_ONE if config.zero_stage == 3 and optimizer is None else None,
     )

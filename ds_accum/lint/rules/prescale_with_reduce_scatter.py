@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, setting, zero_stage
 from ds_accum.lint.wording import shown, what
@@ -35,6 +36,15 @@ BAD = (
                 " ZeRO stage 3 (line 6)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 3,
+    "reduce_scatter": true
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -51,6 +61,12 @@ BAD = (
                 " reduce_scatter true (the default) at ZeRO stage 2 (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 
@@ -85,6 +101,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         at=("prescale_gradients",),
         message=f"{said} not supported with {scattering} at {zero_stage(context)}",
         help='leave it out, or set "reduce_scatter": false in zero_optimization',
+        fix=removed(("prescale_gradients",), is_safe=False),
         # Without an optimizer ZeRO-2 refuses to start for that reason, ZeRO-3 starts.
         depends_on=IF_THE_SCRIPT_PASSES_ONE if config.zero_stage == 3 and optimizer is None else None,
     )

@@ -7,13 +7,15 @@ fail than ignore what used to change the training. The same holds for a few keys
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import Change, format_version, history
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted
 
@@ -23,6 +25,10 @@ BAD = (
         reports=(
             Report(at="elasticity", message="elasticity was removed in DeepSpeed 0.19.8, which refuses to find it"),
         ),
+        fixed="""{
+  "train_batch_size": 8
+}
+""",
     ),
 )
 
@@ -48,6 +54,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"{dotted(path)} was removed in DeepSpeed {format_version(change.version)}, which refuses to find"
             " it",
             help=f"remove it: {change.reason}" if change.reason else "remove it",
+            fix=removed(path, is_safe=_is_switched_off(context, path)),
         )
 
 
@@ -55,6 +62,14 @@ def _unknown_keys(context: LintContext, block: str) -> set[str]:
     """The keys that the release does not read: only among them can one be that it refuses to find."""
     reading = context.block(block)
     return reading.raw.keys() - reading.block.keys if reading.present and reading.is_mapping else set()
+
+
+def _is_switched_off(context: LintContext, path: tuple[str, ...]) -> bool:
+    """Whether it asks for nothing: false, null, or a block that is empty or not enabled."""
+    value: Any = context.values
+    for part in path:
+        value = value[part]
+    return not (value.get("enabled", bool(value)) if isinstance(value, Mapping) else value)
 
 
 @lru_cache(maxsize=1)

@@ -40,6 +40,17 @@ BAD = (
                 " default) under sequence parallelism",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_clipping": 1.0,
+  "bf16": {"enabled": true},
+  "data_types": {"grad_accum_dtype": "bf16"},
+  "data_parallel_size": 1,
+  "sequence_parallel_size": 2,
+  "seq_parallel_communication_data_type": "bf16",
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 

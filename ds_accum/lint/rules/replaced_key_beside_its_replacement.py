@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 
 BAD = (
@@ -30,6 +31,14 @@ BAD = (
                 " both together",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {"device": "cpu"}
+  }
+}
+""",
     ),
 )
 
@@ -64,6 +73,7 @@ def _finding(context: LintContext, old: str, new: str) -> Finding:
         message=f'"{old}" ({context.line(block, old)}) was replaced by "{new}" ({context.line(block, new)}), and'
         " DeepSpeed refuses both together",
         help=f'remove "{old}"',
+        fix=removed((block, old)),
     )
 
 

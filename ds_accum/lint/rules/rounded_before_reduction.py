@@ -39,6 +39,16 @@ BAD = (
                 " communication_data_type (the default), before it is reduced",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 4,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "bf16": {"enabled": true},
+  "data_types": {"grad_accum_dtype": "fp32"},
+  "zero_optimization": {"stage": 1},
+  "communication_data_type": "fp32"
+}
+""",
     ),
 )
 

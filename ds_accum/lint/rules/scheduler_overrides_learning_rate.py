@@ -43,6 +43,14 @@ BAD = (
                 " 1e-05 (line 4)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 100, "warmup_num_steps": 2, \
+"warmup_max_lr": 1e-05}}
+}
+""",
     ),
     Example(
         config="""{

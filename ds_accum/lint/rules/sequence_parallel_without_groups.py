@@ -38,6 +38,12 @@ BAD = (
                 " reads its own samples, and an optimizer step sees 2 times as many, unless the script passes an mpu",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "sequence_parallel_size": 3}',
@@ -50,6 +56,7 @@ BAD = (
                 " mpu",
             ),
         ),
+        fixed='{"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0}',
     ),
 )
 

@@ -38,6 +38,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 1, '
+        '"deepspeed_config": {"deepspeed_config_file": "ds.json"}}',
     ),
     Example(
         config=_CONFIG.format(' "mixed_precision": "bf16",', ""),
@@ -50,6 +52,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 1, '
+        '"deepspeed_config": {"deepspeed_config_file": "ds.json"}}',
     ),
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import UNLESS_THE_SCRIPT_PASSES_ONE
 from ds_accum.lint.wording import shown
@@ -31,6 +32,12 @@ BAD = (
                 " is 0",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "Lamb", "params": {"lr": 1e-3}},
+  "fp16": {"enabled": true}
+}
+""",
     ),
 )
 
@@ -60,6 +67,11 @@ def check(context: LintContext) -> Iterator[Finding]:
         f" ({context.line('optimizer', 'type')}) needs dynamic loss scaling, which is 0",
         help="remove it, or set it to 0",
         depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+        # An optimizer of the script's own would train with this scale.
+        fix=removed(
+            ("fp16", "loss_scale"),
+            is_safe=bool(context.builds_optimizer_from_config) or not context.config.enabled("fp16"),
+        ),
     )
 
 

@@ -31,6 +31,12 @@ BAD = (
                 message='dataloader_drop_last is the string "false", which DeepSpeed takes for true, as any string',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "dataloader_drop_last": false,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{\n  "train_batch_size": 8,\n  "prescale_gradients": False\n}\n',
@@ -40,6 +46,11 @@ BAD = (
                 message='prescale_gradients is the string "False", which DeepSpeed takes for true, as any string',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "prescale_gradients": false
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "torch_autocast": {"enabled": "auto", "dtype": "bfloat16"}}',

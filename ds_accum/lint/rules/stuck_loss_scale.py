@@ -32,6 +32,13 @@ BAD = (
                 " skipped",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"enabled": true, "initial_scale_power": 40, "hysteresis": 1},
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 

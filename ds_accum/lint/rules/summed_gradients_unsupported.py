@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import setting, zero_stage
 from ds_accum.lint.wording import shown
@@ -29,6 +30,11 @@ BAD = (
                 message='gradient_allreduce_op "sum" is not supported with ZeRO stage 3 (line 4)',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 3}
+}
+""",
     ),
     Example(
         config="""{
@@ -43,6 +49,11 @@ BAD = (
                 message='gradient_allreduce_op "sum" is not supported with deepcompile true (line 4)',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "compile": {"deepcompile": true}
+}
+""",
     ),
 )
 
@@ -69,6 +80,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             at=("gradient_allreduce_op",),
             message=f"gradient_allreduce_op {operation} is not supported with {other}",
             help='use "mean", or leave it out',
+            fix=removed(("gradient_allreduce_op",), is_safe=False),
         )
 
 

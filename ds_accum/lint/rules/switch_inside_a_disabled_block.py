@@ -53,6 +53,29 @@ BAD = (
                 " engine asks only its own enabled true (line 10)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "data_efficiency": {
+    "enabled": false,
+    "data_routing": {
+      "enabled": true,
+      "random_ltd": {
+        "enabled": false,
+        "total_layer_num": 24,
+        "random_ltd_layer_num": 22,
+        "random_ltd_schedule": {
+          "min_value": 128,
+          "max_value": 2048,
+          "schedule_type": "fixed_linear",
+          "schedule_config": {"require_steps": 200000, "seq_per_step": 16}
+        }
+      }
+    }
+  }
+}
+""",
     ),
 )
 

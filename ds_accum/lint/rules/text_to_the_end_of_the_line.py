@@ -33,6 +33,12 @@ BAD = (
                 message='without quotes this is text to the end of the line: "False,"',
             ),
         ),
+        fixed="""{
+  train_batch_size: 8
+  dataloader_drop_last: false
+  optimizer: {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config="""{
@@ -49,6 +55,14 @@ BAD = (
                 message='without quotes this is text to the end of the line: "mine  # one for all"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "wandb": {
+    "enabled": false,
+    "project": mine
+  }
+}
+""",
     ),
 )
 

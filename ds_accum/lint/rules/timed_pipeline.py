@@ -36,6 +36,12 @@ BAD = (
                 " timer twice",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_accumulation_steps": 2,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config="""{
@@ -52,6 +58,12 @@ BAD = (
                 " timer twice",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "flops_profiler": {}
+}
+""",
     ),
 )
 

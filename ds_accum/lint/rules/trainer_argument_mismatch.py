@@ -44,6 +44,13 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto",
+  "bf16": {"enabled": "auto"},
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
     Example(
         config="""{
@@ -65,6 +72,13 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_batch_size": "auto",
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto",
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
 )
 

@@ -40,6 +40,8 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+        '"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
     ),
 )
 

@@ -36,6 +36,15 @@ BAD = (
                 " scales at ZeRO stage 2 (line 8), and the loss multiplied by one",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}},
+  "fp16": {"enabled": true},
+  "zero_allow_untested_optimizer": true,
+  "zero_optimization": {"stage": 2}
+}
+""",
     ),
     Example(
         config="""{
@@ -52,6 +61,12 @@ BAD = (
                 " looks for at ZeRO stage 0 (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"enabled": true}
+}
+""",
     ),
 )
 

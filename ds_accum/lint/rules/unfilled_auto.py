@@ -37,6 +37,12 @@ BAD = (
                 message='zero_optimization.stage is "auto", for which DeepSpeed takes its default, 0',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 0},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}',
@@ -45,6 +51,7 @@ BAD = (
             Report(at="fp16.enabled", message='fp16.enabled is "auto", for which DeepSpeed takes its default, false'),
             Report(at="bf16.enabled", message='bf16.enabled is "auto", for which DeepSpeed takes its default, false'),
         ),
+        fixed='{"train_batch_size": 8, "fp16": {"enabled": false}, "bf16": {"enabled": false}}',
     ),
     Example(
         config='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "offload_param": "auto"}}',

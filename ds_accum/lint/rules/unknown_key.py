@@ -7,11 +7,14 @@ them silently instead, which is another rule's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ds_accum.config.schema import format_version, last_change
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import moved, removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
 from ds_accum.lint.wording import did_you_mean, dotted
@@ -26,6 +29,11 @@ BAD = (
                 " here",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2, "overlap_comm": true}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "gradient_clipping": 1.0}}',
@@ -36,6 +44,18 @@ BAD = (
                 " know here",
             ),
         ),
+        fixed='{"train_batch_size": 8, "zero_optimization": {"stage": 2}, "gradient_clipping": 1.0}',
+    ),
+    # GPT-NeoX's configs say it twice.
+    Example(
+        config='{"train_batch_size": 8, "fp16": {"fp16": true, "enabled": true, "loss_scale": 0}}',
+        reports=(
+            Report(
+                at="fp16.fp16",
+                message='fp16 has no key "fp16", and DeepSpeed refuses a key that it does not know here',
+            ),
+        ),
+        fixed='{"train_batch_size": 8, "fp16": {"enabled": true, "loss_scale": 0}}',
     ),
 )
 
@@ -57,7 +77,13 @@ def check(context: LintContext) -> Iterator[Finding]:
                 help="keep one of the two",
             )
         else:
-            yield Finding(at=error.path, on_key=True, message=_message(context, error), help=_help(context, error))
+            yield Finding(
+                at=error.path,
+                on_key=True,
+                message=_message(context, error),
+                help=_help(context, error),
+                fix=_fix(context, error),
+            )
 
 
 def _block(error: SchemaError) -> str:
@@ -77,6 +103,8 @@ def _message(context: LintContext, error: SchemaError) -> str:
 
 def _help(context: LintContext, error: SchemaError) -> str:
     key = str(error.path[-1])
+    if _is_a_second_switch(error):
+        return 'remove it: the switch of the block is "enabled"'
     meant = did_you_mean(key, error.block.keys)
     if meant is not None:
         return f'did you mean "{meant}"?'
@@ -86,6 +114,27 @@ def _help(context: LintContext, error: SchemaError) -> str:
     if elsewhere:
         return f'"{key}" is a key of {", ".join(elsewhere)}: move it there, or remove it'
     return "remove it"
+
+
+def _fix(context: LintContext, error: SchemaError) -> Fix | None:
+    key, root, siblings = str(error.path[-1]), context.config.top, context.siblings(error.path)
+    if _is_a_second_switch(error):
+        return removed(error.path) if _holds(siblings, "enabled", error.value) else None
+    meant = did_you_mean(key, error.block.keys)
+    if meant is not None:
+        return renamed(error.path, meant, beside=siblings)
+    if key in root.block.keys:
+        return moved(error.path, (key,)) if key not in context.values else None
+    return removed(error.path, is_safe=False)
+
+
+def _is_a_second_switch(error: SchemaError) -> bool:
+    """`"fp16": {"fp16": true, "enabled": true}`, as GPT-NeoX writes it."""
+    return error.path[-1:] == error.path[-2:-1] and isinstance(error.value, bool)
+
+
+def _holds(values: Any, key: str, value: bool) -> bool:
+    return isinstance(values, Mapping) and values.get(key) is value
 
 
 RULE = Rule(

@@ -19,6 +19,8 @@ from ds_accum.config.schema import format_version
 from ds_accum.lint.built_from_config import closest_name, optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown
 
@@ -36,6 +38,11 @@ BAD = (
                 message='DeepSpeed knows no optimizer "adamw_torch", and torch.optim has none of that name',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-4}}}',
@@ -102,6 +109,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         help=help_,
         depends_on=built.depends_on,
         severity=Severity.WARNING if can_be_called else None,
+        fix=_fix(context, name),
     )
 
 
@@ -117,6 +125,15 @@ def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:
     if name.lower() in _SPELLING:
         release = f"DeepSpeed {format_version(context.version)}"
     return f"{release} knows no optimizer {shown(name)}, and torch.optim has none of that name", help_
+
+
+def _fix(context: LintContext, name: str) -> Fix | None:
+    meant = None if optimizer_removed_in(name, context.version) is not None else _meant(context, name)
+    if meant is None:
+        return None
+    # The same name, but for how it is spelt and who implements it; anything else is a guess.
+    is_same = re.sub(_ADDITIONS, "", name.lower()) == meant.lower()
+    return replaced(("optimizer", "type"), meant, is_safe=is_same)
 
 
 def _meant(context: LintContext, name: str) -> str | None:

@@ -9,12 +9,15 @@ ignores what it does not know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import OptimizerChoice, resolve_optimizer
 from ds_accum.lint.built_from_config import class_behind_the_type, optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import did_you_mean, shown
 
@@ -33,6 +36,11 @@ BAD = (
                 " from a config",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config="""{
@@ -48,6 +56,12 @@ BAD = (
                 ' takes no parameter "set_grad_none" from a config, unless the script passes its own optimizer',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+  "optimizer": {"type": "Adam", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1, "betas": [0.9, 0.99]}}}',
@@ -58,6 +72,7 @@ BAD = (
                 message='torch.optim.SGD takes no parameter "betas" from a config',
             ),
         ),
+        fixed='{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}',
     ),
 )
 
@@ -118,6 +133,7 @@ def check(context: LintContext) -> Iterator[Finding]:
                 message=f"{subject} takes no parameter {shown(str(key))} from a config",
                 help=_help(choice, str(key)),
                 depends_on=built.depends_on,
+                fix=_fix(choice, key, params),
             )
     for key in sorted(choice.required - set(params)):
         yield Finding(
@@ -128,11 +144,24 @@ def check(context: LintContext) -> Iterator[Finding]:
         )
 
 
-def _help(choice: OptimizerChoice, key: str) -> str:
+def _meant(choice: OptimizerChoice, key: str) -> str | None:
     known = choice.parameters or frozenset()
     meant = _OTHER_NAMES.get(key.lower())
-    if meant is None or meant not in known:
-        meant = did_you_mean(key, known)
+    return meant if meant in known else did_you_mean(key, known)
+
+
+def _fix(choice: OptimizerChoice, key: str, params: Mapping[Any, Any]) -> Fix | None:
+    meant, at = _meant(choice, str(key)), ("optimizer", "params", key)
+    if meant is None:
+        return removed(at, is_safe=False)
+    if _OTHER_NAMES.get(str(key).lower()) != meant:
+        return renamed(at, meant, beside=params)
+    # One number is not yet the pair that "betas" wants.
+    return renamed(at, meant, beside=params, is_synonym=True) if meant != "betas" else None
+
+
+def _help(choice: OptimizerChoice, key: str) -> str:
+    known, meant = choice.parameters or frozenset(), _meant(choice, key)
     if meant is not None:
         return f"did you mean {shown(meant)}?"
     if "torch_adam" in known and key in ("foreach", "fused", "maximize", "capturable", "differentiable"):

@@ -8,6 +8,7 @@ other schedulers, which no file can hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from ds_accum.config.launch import Launch
@@ -15,6 +16,8 @@ from ds_accum.config.optimizers import NOT_FROM_A_FILE, deepspeed_schedulers, ot
 from ds_accum.lint.built_from_config import closest_name, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import shown, what
 
@@ -33,6 +36,12 @@ BAD = (
                 message='DeepSpeed has no scheduler "WarmupCosine", nor has torch.optim.lr_scheduler',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}
+}
+""",
     ),
     Example(
         config="""{
@@ -122,7 +131,21 @@ def check(context: LintContext) -> Iterator[Finding]:
             )
         meant = _meant(name)
         help_ = f"did you mean {shown(meant)}?" if meant else f"use one of {', '.join(deepspeed_schedulers())}"
-    yield Finding(at=("scheduler", "type"), message=message, help=help_, depends_on=built.depends_on, severity=severity)
+    yield Finding(
+        at=("scheduler", "type"),
+        message=message,
+        help=help_,
+        depends_on=built.depends_on,
+        severity=severity,
+        fix=_fix(name) if isinstance(name, str) and name not in NOT_FROM_A_FILE else None,
+    )
+
+
+def _fix(name: str) -> Fix | None:
+    meant = _meant(name)
+    if meant is None:
+        return None
+    return replaced(("scheduler", "type"), meant, is_safe=re.sub("[-_ ]", "", name.lower()) == meant.lower())
 
 
 def _meant(name: str) -> str | None:

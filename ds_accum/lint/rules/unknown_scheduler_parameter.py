@@ -7,7 +7,8 @@ knows no `warmup_max_lr`, `WarmupLR` no `total_num_steps`, and none knows a `war
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import (
@@ -19,6 +20,8 @@ from ds_accum.config.optimizers import (
 from ds_accum.lint.built_from_config import params_of, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import did_you_mean, shown
 
@@ -37,6 +40,12 @@ BAD = (
                 message='WarmupCosineLR (line 4) takes no parameter "warmup_max_lr"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {"warmup_steps": 100}}}',
@@ -47,6 +56,7 @@ BAD = (
                 " scheduler",
             ),
         ),
+        fixed='{"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}}',
     ),
 )
 
@@ -84,12 +94,24 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"{name} ({context.line('scheduler', 'type')}) takes no parameter {shown(str(key))}",
             help=_help(name, str(key)),
             depends_on=built.and_only(UNLESS_TORCH_IS_OLD) if is_gone else built.depends_on,
+            fix=_fix(name, key, params_of(scheduler), is_gone),
         )
 
 
-def _help(name: str, key: str) -> str:
+def _meant(name: str, key: str) -> str | None:
     signature = scheduler_signature(name)
-    meant = did_you_mean(key, signature.parameters) if signature is not None else None
+    return did_you_mean(key, signature.parameters) if signature is not None else None
+
+
+def _fix(name: str, key: str, params: Mapping[Any, Any], is_gone: bool) -> Fix | None:
+    meant, at = _meant(name, str(key)), ("scheduler", "params", key)
+    if meant is not None:
+        return renamed(at, meant, beside=params)
+    return removed(at, is_safe=is_gone)  # "verbose" only printed
+
+
+def _help(name: str, key: str) -> str:
+    meant = _meant(name, key)
     if meant is not None:
         return f"did you mean {shown(meant)}?"
     takers = [

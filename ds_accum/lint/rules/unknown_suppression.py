@@ -35,6 +35,11 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_batch_size": 8,
+  "ds_accum": {"lint": {"ignore": {"DSA102": "the launcher rounds it", "DSA4": "the script clips"}}}
+}
+""",
     ),
 )
 

@@ -36,6 +36,13 @@ BAD = (
                 message='WarmupLR (line 5) knows no warmup_type "Linear", and warms up logarithmically',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100, "warmup_type": "linear"}}
+}
+""",
     ),
 )
 

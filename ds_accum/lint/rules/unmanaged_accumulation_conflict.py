@@ -14,6 +14,7 @@ from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import setting, zero_stage
 from ds_accum.lint.wording import shown
@@ -37,6 +38,15 @@ BAD = (
                 " ZeRO stage 1 (line 6)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {
+    "stage": 1,
+    "overlap_comm": true
+  }
+}
+""",
     ),
     Example(
         config="""{
@@ -52,6 +62,12 @@ BAD = (
                 message="managed_gradient_accumulation 0 is not supported with deepcompile true (line 5)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "compile": {"deepcompile": true}
+}
+""",
     ),
     Example(
         config="""{
@@ -67,6 +83,11 @@ BAD = (
                 message="managed_gradient_accumulation false is not supported with pipeline parallelism (2 stages)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 
@@ -93,6 +114,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             at=("managed_gradient_accumulation",),
             message=f"managed_gradient_accumulation {managed} is not supported with {other}",
             help="remove it, and let DeepSpeed find the boundary",
+            fix=removed(("managed_gradient_accumulation",), is_safe=False),
         )
 
 

@@ -33,6 +33,13 @@ BAD = (
                 " window after any number of them, as managed_gradient_accumulation is false (line 4)",
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 1,
+  "managed_gradient_accumulation": false,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
 )
 

@@ -38,6 +38,14 @@ BAD = (
                 " never multiplies the loss by it",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "gradient_clipping": 0.0,
+  "optimizer": {"type": "SGD", "params": {"lr": 1.0}},
+  "fp16": {"enabled": true, "loss_scale": 128},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
     Example(
         config="""{
@@ -54,6 +62,13 @@ BAD = (
                 " never multiplies the loss by it",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "fp16": {"enabled": true},
+  "zero_optimization": {"stage": 1}
+}
+""",
     ),
 )
 

@@ -31,6 +31,7 @@ BAD = (
                 " 0.19.3",
             ),
         ),
+        fixed='{"train_batch_size": 2, "optimizer": {"type": "SGD", "params": {"lr": 1.0}}, "gradient_clipping": 1.0}',
     ),
     Example(
         config='{"train_batch_size": 8}',
@@ -43,6 +44,7 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_batch_size": 8, "gradient_clipping": 0.0}',
     ),
     Example(
         config='{"train_batch_size": "auto"}',
@@ -55,6 +57,7 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"train_batch_size": "auto", "gradient_clipping": "auto"}',
     ),
 )
 
@@ -74,6 +77,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     framework = context.launch.framework
     if KEY in context.values or (KEY,) in context.embedded.filled_in:
         return
+    if context.document.problems:
+        return  # it may stand in what could not be read
     if framework == "accelerate" and context.embedded.base:
         return  # Accelerate builds the config from its own file, and decides
     if any(ignored.kind is Kind.CLIPPING for ignored in ignored_keys(context)):

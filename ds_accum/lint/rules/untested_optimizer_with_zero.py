@@ -15,6 +15,7 @@ from ds_accum.config.optimizers import resolve_optimizer
 from ds_accum.lint.built_from_config import optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import origin, zero_stage
 from ds_accum.lint.wording import shown
@@ -37,6 +38,13 @@ BAD = (
                 " zero_allow_untested_optimizer is false (the default)",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2},
+  "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+  "zero_allow_untested_optimizer": true
+}
+""",
     ),
 )
 
@@ -76,6 +84,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"{zero_stage(context)} refuses {choice.full_name}: DeepSpeed has not tested the two together, and"
         f" {SWITCH} is {shown(allowed)} ({origin(context, SWITCH)})",
         help=f'set "{SWITCH}": true at the root of the config, or use AdamW',
+        fix=replaced((SWITCH,), True, is_safe=False),
         depends_on=built.depends_on,
     )
 

@@ -14,6 +14,8 @@ from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import what
 
@@ -39,6 +41,13 @@ BAD = (
 }
 """,
         reports=(Report(at="gradient_clipping", message="gradient_clipping must be a number, but is null"),),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "gradient_clipping": 0,
+  "zero_optimization": {"stage": 3}
+}
+""",
     ),
 )
 
@@ -72,6 +81,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         when=When.START if compares_at_start else When.FIRST_STEP,
         message=f"gradient_clipping must be a number, but is {what(clipping)}",
         help=_help(clipping),
+        fix=_fix(clipping),
     )
 
 
@@ -79,6 +89,12 @@ def _help(clipping: object) -> str:
     if clipping == "auto":
         return 'only the Hugging Face integration knows "auto": write a number, 0 for no clipping'
     return "write a number without quotes, 0 for no clipping"
+
+
+def _fix(clipping: object) -> Fix | None:
+    at = ("gradient_clipping",)
+    # Null says that there is to be no clipping, or the default; 0 says the first.
+    return replaced(at, 0, is_safe=False) if clipping is None else without_quotes(at, clipping)
 
 
 RULE = Rule(

@@ -9,10 +9,13 @@ kind even while fp16 is off.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ds_accum.config.schema import checks_value
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
 from ds_accum.lint.setting_words import origin
@@ -31,6 +34,11 @@ BAD = (
                 message='fp16.loss_scale must be a finite number of at least 0, but is the string "dynamic"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "fp16": {"enabled": true, "loss_scale": 0}
+}
+""",
     ),
     Example(
         config="""{
@@ -80,7 +88,7 @@ GOOD = (
 
 def check(context: LintContext) -> Iterator[Finding]:
     for error in schema_errors(context, "loss-scale"):
-        yield Finding(at=error.path, message=_message(error), help=_help(error))
+        yield Finding(at=error.path, message=_message(error), help=_help(error), fix=_fix(error))
     fp16 = context.block("fp16")
     if not context.config.enabled("fp16") or fp16.get("loss_scale") != 0:
         return
@@ -105,6 +113,18 @@ def _help(error: SchemaError) -> str:
     if error.path[-1] == "loss_scale" and isinstance(error.value, str):
         return "write 0 for dynamic loss scaling"
     return "change the value, or leave it out"
+
+
+def _fix(error: SchemaError) -> Fix | None:
+    if error.path[-1] == "loss_scale":
+        if error.value == "dynamic":
+            return replaced(error.path, 0)
+        return without_quotes(error.path, error.value, accepts=_is_a_scale)
+    return without_quotes(error.path, error.value, integer=True)
+
+
+def _is_a_scale(value: Any) -> bool:
+    return isinstance(value, int | float) and value >= 0
 
 
 RULE = Rule(

@@ -21,6 +21,7 @@ from ds_accum.config.optimizers import MUON, OptimizerChoice, resolve_optimizer
 from ds_accum.lint.built_from_config import Built, class_behind_the_type, optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted, what
 
@@ -40,6 +41,12 @@ BAD = (
                 ' (line 4) while its states are offloaded, but is the string "1e-3"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": -0.9}}}',
@@ -88,6 +95,7 @@ BAD = (
                 ' "AdamW" (line 1), but is the string "1e-8"',
             ),
         ),
+        fixed='{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"eps": 1e-8}}}',
     ),
 )
 
@@ -199,7 +207,16 @@ def _finding(
         help=_help(kind, value),
         depends_on=depends_on,
         when=when,
+        fix=without_quotes(path, value, accepts=lambda number: _is_accepted(context, choice, key, number)),
     )
+
+
+def _is_accepted(context: LintContext, choice: OptimizerChoice, key: str, value: Any) -> bool:
+    """Whether a value does when the optimizer is built, and at its first step."""
+    kinds = (
+        kinds_of(choice.name, version=context.version, moment=moment).get(key) for moment in ("start", "first step")
+    )
+    return all(kind.accepts(value) for kind in kinds if kind is not None)
 
 
 def _help(kind: ValueKind, value: Any) -> str:

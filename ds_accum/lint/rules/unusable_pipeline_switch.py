@@ -13,6 +13,8 @@ from typing import Any
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted, what
 
@@ -31,6 +33,12 @@ BAD = (
                 message='pipeline.pipe_partitioned must be true or false, but is the string "true"',
             ),
         ),
+        fixed="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "pipeline": {"pipe_partitioned": true}
+}
+""",
     ),
     Example(
         config="""{
@@ -93,7 +101,16 @@ def _finding(key: str, wanted: str, value: Any, when: When = When.START) -> Find
         message=f"{dotted(path)} must be {wanted}, but is {what(value)}",
         help="change the value, or leave the key out",
         when=when,
+        fix=_fix(path, wanted, value),
     )
+
+
+def _fix(path: tuple[str, str], wanted: str, value: Any) -> Fix | None:
+    if wanted == "an integer":
+        return without_quotes(path, value, integer=True)
+    words = {"true": True, "false": False, "1": True, "0": False}
+    switch = words.get(str(value).lower())
+    return replaced(path, switch) if switch is not None else None
 
 
 RULE = Rule(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.mends import number_in, removed, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import shown, what
@@ -31,6 +32,12 @@ BAD = (
                 message='gradient_predivide_factor must be a number other than 0, but is the string "1.0"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "gradient_predivide_factor": 1.0
+}
+""",
     ),
     Example(
         config="""{
@@ -47,6 +54,12 @@ BAD = (
                 " step is skipped",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "zero_optimization": {"stage": 3, "reduce_scatter": false}
+}
+""",
     ),
 )
 
@@ -78,10 +91,14 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"gradient_predivide_factor {shown(factor)} makes every gradient infinite at {zero_stage(context)},"
             " and every step is skipped",
             help=help_,
+            fix=removed(at, is_safe=False),
         )
         return
     yield Finding(
-        at=at, message=f"gradient_predivide_factor must be a number other than 0, but is {what(factor)}", help=help_
+        at=at,
+        message=f"gradient_predivide_factor must be a number other than 0, but is {what(factor)}",
+        help=help_,
+        fix=without_quotes(at, factor) if number_in(factor) else removed(at, is_safe=False),
     )
 
 

@@ -17,6 +17,8 @@ from ds_accum.config.optimizers import NOT_FROM_A_FILE, scheduler_signature
 from ds_accum.lint.built_from_config import scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import replaced, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted, what
 
@@ -36,6 +38,12 @@ BAD = (
                 " but is the number 0",
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1}}
+}
+""",
     ),
     Example(
         config="""{
@@ -52,6 +60,12 @@ BAD = (
                 ' string "1000"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 1000, "warmup_max_lr": null}}
+}
+""",
     ),
     Example(
         config="""{
@@ -68,6 +82,12 @@ BAD = (
                 ' string "1.5"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "scheduler": {"type": "LRRangeTest", "params": {"lr_range_test_step_rate": 1.5}}
+}
+""",
     ),
     Example(
         config="""{
@@ -122,6 +142,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             help=_help(kind, params[key]),
             depends_on=built.depends_on,
             when=when,
+            fix=_fix(context, name, key, kind, params[key]),
         )
 
 
@@ -132,6 +153,19 @@ def _wrong(name: str, params: Mapping[Any, Any], context: LintContext) -> Iterat
             if key in params and key not in found and not kind.accepts(params[key]):
                 found.add(key)
                 yield key, kind, when
+
+
+def _fix(context: LintContext, name: str, key: str, kind: ValueKind, value: Any) -> Fix | None:
+    path = ("scheduler", "params", key)
+
+    def accepts(new: Any) -> bool:
+        return not any(wrong == key for wrong, _, _ in _wrong(name, {key: new}, context))
+
+    if isinstance(value, str | list):
+        return without_quotes(path, value, integer=kind.type == "integer", accepts=accepts)
+    # No warm-up can't be said in a scheduler that warms up; one step is the least.
+    is_zero = kind.type == "integer" and isinstance(value, int) and value == 0
+    return replaced(path, 1, is_safe=False) if is_zero and accepts(1) else None
 
 
 def _help(kind: ValueKind, value: Any) -> str:

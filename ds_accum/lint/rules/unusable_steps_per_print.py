@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import number_in, removed, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import what
 
@@ -25,6 +27,11 @@ BAD = (
         reports=(
             Report(at="steps_per_print", message="steps_per_print must be a number other than 0, but is the number 0"),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}
+}
+""",
     ),
     Example(
         config="""{
@@ -38,6 +45,12 @@ BAD = (
                 at="steps_per_print", message='steps_per_print must be a number other than 0, but is the string "10"'
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "steps_per_print": 10
+}
+""",
     ),
 )
 
@@ -64,7 +77,15 @@ def check(context: LintContext) -> Iterator[Finding]:
         at=("steps_per_print",),
         message=f"steps_per_print must be a number other than 0, but is {what(steps)}",
         help="write a large number to print nothing" if prints_unless_told else "leave it out to print nothing",
+        fix=_fix(steps, prints_unless_told),
     )
+
+
+def _fix(steps: object, prints_unless_told: bool) -> Fix | None:
+    at = ("steps_per_print",)
+    if isinstance(steps, str):
+        return without_quotes(at, steps) if number_in(steps) else None
+    return removed(at) if steps == 0 and not prints_unless_told else None
 
 
 RULE = Rule(

@@ -16,6 +16,7 @@ from ds_accum.config.support import dtype_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix, RemoveKey, SetValue
+from ds_accum.lint.mends import removed, replaced, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.wording import dotted, one_of, shown, what
 
@@ -32,6 +33,7 @@ BAD = (
     Example(
         config='{"train_batch_size": 8, "wall_clock_breakdown": null}',
         reports=(Report(at="wall_clock_breakdown", message="wall_clock_breakdown must be true or false, but is null"),),
+        fixed='{"train_batch_size": 8}',
     ),
     Example(
         config='{"train_batch_size": 8, "optimizer": {"type": ["AdamW"]}}',
@@ -55,6 +57,7 @@ BAD = (
                 message='log_level must be "debug", "info", "warning", "error" or "critical", but is the string "warn"',
             ),
         ),
+        fixed='{"train_batch_size": 8, "log_level": "warning"}',
     ),
 )
 
@@ -77,7 +80,8 @@ Complaint = tuple[Path, str, Any]  # where, what it must be, what it is
 def check(context: LintContext) -> Iterator[Finding]:
     for reader in _READERS:
         for path, wanted, value in reader(context):
-            yield Finding(at=path, message=f"{dotted(path)} must be {wanted}, but is {what(value)}", help=_help(value))
+            message = f"{dotted(path)} must be {wanted}, but is {what(value)}"
+            yield Finding(at=path, message=message, help=_help(value), fix=_fix(path, wanted, value))
     yield from _log_level(context)
 
 
@@ -109,6 +113,17 @@ _OTHER_LEVELS: Mapping[str, str] = {"warn": "warning", "fatal": "critical", "ver
 
 def _help(value: Any) -> str:
     return "leave it out" if value is None else "change the value, or leave it out"
+
+
+def _fix(path: Path, wanted: str, value: Any) -> Fix | None:
+    if value is None:
+        return removed(path)
+    if wanted == "true or false" and isinstance(value, str) and value.lower() in ("true", "false"):
+        return replaced(path, value.lower() == "true")
+    return without_quotes(path, value, integer=wanted == "an integer") if wanted in _NUMBERS else None
+
+
+_NUMBERS = ("a number", "an integer")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -32,6 +32,11 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed="""{
+  "train_batch_size": 8,
+  "ds_accum": {"lint": {"ignore": {}}}
+}
+""",
     ),
 )
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
+from ds_accum.lint.fix import Fix
+from ds_accum.lint.mends import removed, without_quotes
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
 from ds_accum.lint.wording import dotted, shown, what
@@ -24,12 +26,18 @@ BAD = (
                 message='zero_optimization.reduce_bucket_size must be an integer, but is the string "5e8"',
             ),
         ),
+        fixed="""{
+  "train_batch_size": 8,
+  "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}
+}
+""",
     ),
     Example(
         config='{"train_batch_size": 8, "tensor_parallel": {"dtype": "fp16"}}',
         reports=(
             Report(at="tensor_parallel.dtype", message='tensor_parallel.dtype can\'t be set in a file, but is "fp16"'),
         ),
+        fixed='{"train_batch_size": 8, "tensor_parallel": {}}',
     ),
 )
 
@@ -57,7 +65,7 @@ _WANTED = {
 
 def check(context: LintContext) -> Iterator[Finding]:
     for error in schema_errors(context, "wrong-type"):
-        yield Finding(at=error.path, message=_message(error), help=_help(error))
+        yield Finding(at=error.path, message=_message(error), help=_help(error), fix=_fix(error))
 
 
 def _message(error: SchemaError) -> str:
@@ -76,6 +84,17 @@ def _help(error: SchemaError) -> str:
     if error.key is not None and error.key.type == "bool":
         return "write true or false"
     return "change the value"
+
+
+def _fix(error: SchemaError) -> Fix | None:
+    if error.value is None:
+        return removed(error.path)
+    kind = error.key.type if error.key is not None else None
+    if kind == "dtype":
+        return removed(error.path, is_safe=False)
+    if kind in ("int", "float", "str|int"):
+        return without_quotes(error.path, error.value, integer=kind != "float")
+    return None
 
 
 RULE = Rule(

@@ -31,6 +31,7 @@ BAD = (
             ),
         ),
         deepspeed=None,
+        fixed='{"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2, "zero3_init_flag": false}}',
     ),
 )
 

@@ -159,12 +159,6 @@ DEMONSTRATIONS = (
         look={"prescale": "engine._config.prescale_gradients"},
     ),
     Demonstration(
-        code="DSA711",
-        says="bf16 off beside bfloat16 on is fp32",
-        shows=lambda seen: seen["dtype"] == "torch.float32",
-        look={"dtype": "str(next(engine.module.parameters()).dtype)"},
-    ),
-    Demonstration(
         code="DSA712",
         says="False, is text, and true",
         shows=lambda seen: seen["drop_last"] == "False,",

@@ -137,11 +137,6 @@ DEMONSTRATIONS = (
         },
     ),
     Demonstration(
-        code="DSA904",
-        says="a rank steps by its own gradient, and not by the mean",
-        shows=lambda seen: first(seen, "error") > 0.1,
-    ),
-    Demonstration(
         code="DSA905",
         says="the norm that ZeRO-3 reports of a growing step is half of it",
         steps=2,

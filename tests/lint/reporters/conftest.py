@@ -7,7 +7,7 @@ import pytest
 from ds_accum.config.document import Document, Syntax, read_text
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
-from ds_accum.lint.fix import TextEdit, TextFix
+from ds_accum.lint.fix import RenameKey, TextEdit, TextFix
 from ds_accum.lint.linter import RULE_FAILED
 from ds_accum.lint.result import FileResult, LintResult
 from ds_accum.lint.rule import Rule
@@ -93,6 +93,7 @@ def result() -> LintResult:
             FileResult(
                 document=hostile,
                 launches=launches,
+                fixed=1234,
                 diagnostics=(
                     diagnostic(
                         hostile,
@@ -121,6 +122,12 @@ def result() -> LintResult:
                         message='fp16 has no key "enable"',
                         help='did you mean "enabled"?',
                         path=("fp16", "enable"),
+                        fix=TextFix(
+                            "rename enable to \u202eenabled\n",
+                            (TextEdit(HOSTILE.index('"enable"') + 7, HOSTILE.index('"enable"') + 7, "d"),),
+                            is_safe=True,
+                            changes=(RenameKey(("fp16", "enable"), "enabled"),),
+                        ),
                     ),
                     diagnostic(
                         hostile,

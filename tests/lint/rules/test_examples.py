@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import ds_accum.lint.rules as rules
-from ds_accum.lint import Severity, lint_text
-from ds_accum.lint.diagnostic import Proof
+from ds_accum.config.document import Document, read_text
+from ds_accum.lint import Severity, lint_document, lint_text
+from ds_accum.lint.diagnostic import Diagnostic, Proof
+from ds_accum.lint.fixer import fix_document
 from ds_accum.lint.rule import Example, Rule
 from ds_accum.lint.rules import RULES
 from ds_accum.lint.wording import dotted
@@ -29,6 +31,36 @@ def test_a_bad_example_gets_exactly_the_findings_it_names(rule: Rule, example: E
         (report.at, report.message) for report in example.reports
     ]
     assert example.reports, "a bad example names what is wrong with it"
+
+
+def fixed_by(rule: Rule, example: Example) -> str | None:
+    """The example after all that the rule can fix by itself, None if it can't fix anything."""
+
+    def findings(document: Document) -> list[Diagnostic]:
+        found = lint_document(document, launches=[example.launch], origin=example.origin)
+        return [item for item in found if item.code == rule.code]
+
+    fixed = fix_document(read_text(example.config), findings, unsafe=True)
+    assert len(fixed.diagnostics) <= len(example.reports) - fixed.count, "each fix mends its own finding"
+    return fixed.document.text if fixed.count else None
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_a_bad_example_is_fixed_as_it_says(rule: Rule, example: Example) -> None:
+    assert fixed_by(rule, example) == example.fixed
+
+
+@pytest.mark.parametrize(("rule", "example"), GOOD)
+def test_a_good_example_is_left_alone(rule: Rule, example: Example) -> None:
+    assert fixed_by(rule, example) is example.fixed is None
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_the_title_of_a_fix_is_one_short_imperative(rule: Rule, example: Example) -> None:
+    for item in lint_text(example.config, launches=[example.launch], origin=example.origin):
+        if item.code == rule.code and item.fix is not None:
+            assert item.fix.title[0].islower() and not item.fix.title.endswith(".")
+            assert len(item.fix.title) <= 80
 
 
 @pytest.mark.parametrize(("rule", "example"), GOOD)
