@@ -22,7 +22,8 @@ from ds_accum.lint.fix import Fix
 from ds_accum.lint.inline import NOTHING, Inline, read_inline
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
 from ds_accum.lint.rule import Rule
-from ds_accum.lint.rules import RULES
+from ds_accum.lint.rules import RULES, Rules
+from ds_accum.lint.words import words_of
 
 # A rule that raises is reported under this code; the others still run.
 RULE_FAILED = "DSA000"
@@ -110,7 +111,7 @@ def _reviewed(
         ignored=settings.ignore,
         found=frozenset(item.code for item in diagnostics),
         asked=frozenset(rule.code for rule in rules),
-        known=RULES,
+        known=tuple(RULES),
     )
     context = replace(LintContext.of(document, EmbeddedConfig(values={}), Launch()), review=review)
     for rule in rules:
@@ -185,7 +186,9 @@ def _lint_once(
     embedded = [
         LintContext.of(document, config, replace(launch, framework=config.framework), origin) for config in configs
     ]
-    for rule in rules:
+    # All of them where somebody has chosen; else those that can have something to say.
+    asked = rules.about(words_of(document, configs, launch)) if isinstance(rules, Rules) else rules
+    for rule in asked:
         if rule.needs != "review":
             for context in [whole] if rule.needs == "document" else embedded:
                 yield from _ask(rule, context)

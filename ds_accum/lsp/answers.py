@@ -11,7 +11,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Severity
 from ds_accum.lint.explanation import rule_values
 from ds_accum.lint.fix import TextEdit, TextFix
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 from ds_accum.lsp.checking import Checked, setting_at
 from ds_accum.lsp.positions import Places
 
@@ -63,7 +63,7 @@ def hover(checked: Checked, places: Places, position: types.Position, launch: La
 
 
 def _explained(item: Diagnostic) -> str:
-    rule = BY_CODE.get(item.code)
+    rule = RULES.by_code.get(item.code)
     if rule is None:  # a failure of ours
         return f"**{item.code} {item.name}**\n\n{item.message}"
     why = str(rule_values(rule)["rationale"])

@@ -16,7 +16,7 @@ import pytest
 
 import ds_accum.cli.fixing as fixing
 from ds_accum.cli.fixing import unified_diff
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 BEFORE = """{
   // eight samples a rank
@@ -359,7 +359,7 @@ def test_a_rule_that_fails_is_our_failure_and_the_others_are_fixed(
     def fail(_: object) -> list[Any]:
         raise RuntimeError("it broke")
 
-    rules = [replace(BY_CODE["DSA001"], check=fail), BY_CODE["DSA701"], BY_CODE["DSA104"]]
+    rules = [replace(RULES.by_code["DSA001"], check=fail), RULES.by_code["DSA701"], RULES.by_code["DSA104"]]
     monkeypatch.setattr("ds_accum.lint.in_force.RULES", rules)
     assert ds_accum("lint", config, "--fix").code == 2
     assert config.read_text("utf-8") == AFTER

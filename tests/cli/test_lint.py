@@ -13,7 +13,7 @@ import pytest
 from ds_accum.cli.lint import FAIL_ON, FORMATS
 from ds_accum.lint import Severity
 from ds_accum.lint.reporters import REPORTERS
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 HUGGING_FACE = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 1.0}'
 ACCELERATE = """distributed_type: DEEPSPEED
@@ -65,7 +65,7 @@ def test_a_rule_that_fails_is_our_failure_and_the_others_still_run(
     def fail(_: object) -> list[Any]:
         raise RuntimeError("it broke")
 
-    rules = [replace(BY_CODE["DSA001"], check=fail), BY_CODE["DSA101"]]
+    rules = [replace(RULES.by_code["DSA001"], check=fail), RULES.by_code["DSA101"]]
     monkeypatch.setattr("ds_accum.lint.in_force.RULES", rules)
     finished = ds_accum("lint", mismatch, "--world-size", "8", "--fail-on", "never")
     assert finished.code == 2

@@ -67,10 +67,10 @@ def test_json_has_every_field_of_every_rule(ds_accum: Any) -> None:
 
 def test_markdown_is_the_page_of_the_rule(ds_accum: Any) -> None:
     from ds_accum.lint.markdown import rule_page
-    from ds_accum.lint.rules import BY_CODE
+    from ds_accum.lint.rules import RULES
 
     finished = ds_accum("rule", "DSA101", "--format", "markdown")
-    assert (finished.code, finished.output) == (0, rule_page(BY_CODE["DSA101"]))
+    assert (finished.code, finished.output) == (0, rule_page(RULES.by_code["DSA101"]))
 
 
 def test_all_pages_and_an_index_are_written_to_a_folder(ds_accum: Any, folder: Path) -> None:

@@ -25,7 +25,7 @@ from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Proof, Severity, When
 from ds_accum.lint.linter import RULE_FAILED, lint_document
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 Kind = Literal["missed", "false alarm", "rule failed"]
 
@@ -94,7 +94,7 @@ def certain(diagnostics: Iterable[Diagnostic], *whens: When) -> list[Diagnostic]
 
 
 def _is_about_deepspeed(code: str) -> bool:
-    return BY_CODE[code].proof is not Proof.OTHER_READER
+    return RULES.by_code[code].proof is not Proof.OTHER_READER
 
 
 def describe(launch: Launch) -> str:

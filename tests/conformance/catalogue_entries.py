@@ -19,7 +19,7 @@ import yaml
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import parse_version
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 FOLDER = Path(__file__).parent / "catalogue"
 
@@ -97,7 +97,7 @@ def _entry(item: Any, file: str) -> Entry:
     rules = item.get("rules")
     if not isinstance(rules, list) or not rules:
         raise CatalogueError(f"{where}: needs `rules`, or a reason why it is `left_out`")
-    if missing := [code for code in rules if code not in BY_CODE]:
+    if missing := [code for code in rules if code not in RULES.by_code]:
         raise CatalogueError(f"{where}: no rule {', '.join(map(str, missing))}")
     text, launch, origin = _input(item, rules, where)
     return Entry(row=row, says=item["says"], file=file, rules=tuple(rules), text=text, launch=launch, origin=origin)
@@ -118,7 +118,7 @@ def _input(item: Mapping[str, Any], rules: list[str], where: str) -> tuple[str, 
     if "example" in item:
         if item["example"] is not True or "launch" in item:
             raise CatalogueError(f"{where}: `example` is true, and brings its own launch")
-        example = BY_CODE[rules[0]].bad[0]
+        example = RULES.by_code[rules[0]].bad[0]
         return example.config, example.launch, example.origin
     if not isinstance(item["config"], str):
         raise CatalogueError(f"{where}: `config` must be the text of a config")

@@ -16,7 +16,7 @@ from ds_accum.config.document import Syntax, read_text
 from ds_accum.config.embedded import find_configs
 from ds_accum.config.launch import Launch
 from ds_accum.lint.rule import Example
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 pytestmark = [
     pytest.mark.engine,
@@ -75,28 +75,28 @@ def refuses(plugin: MakePlugin, example: Example) -> bool:
 
 @pytest.mark.parametrize("code", ["DSA831", "DSA835"])
 def test_what_accelerate_is_said_to_refuse_it_refuses(plugin: MakePlugin, code: str) -> None:
-    assert all(refuses(plugin, example) for example in BY_CODE[code].bad)
+    assert all(refuses(plugin, example) for example in RULES.by_code[code].bad)
 
 
 @pytest.mark.parametrize("code", ["DSA831", "DSA835"])
 def test_what_is_good_it_takes(plugin: MakePlugin, code: str) -> None:
-    assert not any(refuses(plugin, example) for example in BY_CODE[code].good)
+    assert not any(refuses(plugin, example) for example in RULES.by_code[code].good)
 
 
 def test_the_flag_for_zero_init_is_set_to_false_below_stage_3(plugin: MakePlugin) -> None:
-    rule = BY_CODE["DSA830"]
+    rule = RULES.by_code["DSA830"]
     assert [plugin(example.config).zero3_init_flag for example in (*rule.bad, *rule.good)] == [False, True]
 
 
 def test_a_key_that_accelerate_does_not_know_reaches_nobody(plugin: MakePlugin) -> None:
-    (bad,) = BY_CODE["DSA832"].bad
+    (bad,) = RULES.by_code["DSA832"].bad
     config = plugin(bad.config).deepspeed_config
     assert "overlap_comm" not in config["zero_optimization"]
     assert config["gradient_clipping"] == "auto", "1.0 stands under another name"
 
 
 def test_a_clipping_of_0_is_dropped_and_any_other_is_not(plugin: MakePlugin) -> None:
-    rule = BY_CODE["DSA834"]
+    rule = RULES.by_code["DSA834"]
     assert "gradient_clipping" not in plugin(rule.bad[0].config).deepspeed_config
     assert plugin(rule.good[1].config).deepspeed_config["gradient_clipping"] == 0.5
 

@@ -27,9 +27,12 @@ from hypothesis import strategies as st
 from reduction import reduce
 from workers import first_seed, run_seeds
 
+from ds_accum.config.document import read_bytes
 from ds_accum.config.launch import Launch
 from ds_accum.config.schema import newest_version, schema_for
 from ds_accum.lint.diagnostic import Diagnostic, When
+from ds_accum.lint.linter import lint_document
+from ds_accum.lint.rules import RULES
 
 COUNT = int(os.environ.get("DS_ACCUM_GENERATED", "5000"))
 STARTED = COUNT // 25
@@ -52,6 +55,15 @@ def test_hypothesis_finds_no_disagreement_either(random: Random, tmp_path_factor
     folder = tmp_path_factory.getbasetemp()
     comparison = compare(generate_with(random), folder)
     assert comparison.disagreement is None, str(comparison)
+
+
+def test_the_rules_that_are_not_asked_would_have_said_nothing() -> None:
+    first = first_seed()
+    for seed in range(first, first + COUNT // 5):
+        case = generate(seed)
+        document = read_bytes(encoded(case), filename="ds_config.json")
+        found = lint_document(document, launches=[case.launch])
+        assert found == lint_document(document, launches=[case.launch], rules=tuple(RULES)), f"seed {seed}"
 
 
 # ---------------------------------------------------------------------- started, and one step on

@@ -22,7 +22,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.training_arguments import ARGUMENTS, TrainingArguments
 from ds_accum.lint import lint_text
 from ds_accum.lint.rule import Example
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 from ds_accum.lint.wording import dotted
 
 pytestmark = [
@@ -78,7 +78,7 @@ def refused_keys(trainer: Any, values: Mapping[str, Any], arguments: TrainingArg
 
 
 def test_trainer_refuses_the_bad_examples_of_its_rule_and_no_good_one(trainer: Any) -> None:
-    rule = BY_CODE["DSA810"]
+    rule = RULES.by_code["DSA810"]
     for example in (*rule.bad, *rule.good):
         arguments = example.launch.hf_arguments
         assert arguments is not None
@@ -96,19 +96,19 @@ def _handed_on(trainer: Any, example: Example) -> dict[str, Any]:
 
 
 def test_an_absent_clipping_is_not_filled_in(trainer: Any) -> None:
-    rule = BY_CODE["DSA811"]
+    rule = RULES.by_code["DSA811"]
     assert all("gradient_clipping" not in _handed_on(trainer, example) for example in rule.bad)
     assert [_handed_on(trainer, example)["gradient_clipping"] for example in rule.good] == [0.5]
 
 
 def test_a_switch_for_evaluation_switches_the_training_too(trainer: Any) -> None:
-    (bad,) = BY_CODE["DSA812"].bad
+    (bad,) = RULES.by_code["DSA812"].bad
     assert bad.launch.hf_arguments is not None and not bad.launch.hf_arguments["bf16"]
     assert _handed_on(trainer, bad)["bf16"] == {"enabled": True}
 
 
 def test_an_absent_optimizer_parameter_is_not_filled_in(trainer: Any) -> None:
-    rule = BY_CODE["DSA813"]
+    rule = RULES.by_code["DSA813"]
     without_lr, without_decay = (_handed_on(trainer, example)["optimizer"]["params"] for example in rule.bad)
     assert without_lr == {"betas": [0.9, 0.999]} and without_decay == {"lr": 5e-5}
     assert _handed_on(trainer, rule.good[0])["optimizer"]["params"] == {"lr": 1e-4, "weight_decay": 0.1}
@@ -121,12 +121,12 @@ def test_the_optimizer_and_the_scheduler_of_the_config_take_the_place_of_trainer
         built = trainer.deepspeed_optim_sched(SimpleNamespace(), config, None, 100, [])
         return type(built[0]).__name__, type(built[1]).__name__
 
-    (bad,) = BY_CODE["DSA814"].bad
+    (bad,) = RULES.by_code["DSA814"].bad
     assert build(bad) == ("DummyOptim", "DummyScheduler")
 
 
 def test_an_absent_accumulation_becomes_1(trainer: Any) -> None:
-    rule = BY_CODE["DSA815"]
+    rule = RULES.by_code["DSA815"]
     assert [_handed_on(trainer, example)["gradient_accumulation_steps"] for example in rule.bad] == [1, 1]
     assert [_handed_on(trainer, example)["gradient_accumulation_steps"] for example in rule.good] == [4]
 

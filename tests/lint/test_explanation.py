@@ -11,7 +11,7 @@ from ds_accum.lint import explanation
 from ds_accum.lint.explanation import explain, rule_values
 from ds_accum.lint.reporters.terminal import Terminal, width_of
 from ds_accum.lint.rule import Rule
-from ds_accum.lint.rules import BY_CODE, RULES
+from ds_accum.lint.rules import RULES
 
 TERMINAL = Terminal()
 
@@ -36,7 +36,7 @@ def test_a_page_can_be_read_at_80_columns(rule: Rule) -> None:
 
 
 def test_a_sentence_that_the_summary_repeats_is_said_once() -> None:
-    rule = BY_CODE["DSA003"]
+    rule = RULES.by_code["DSA003"]
     page = "\n".join(explain(rule, TERMINAL))
     assert page.lower().count(rule.summary.lower()) == 1
 
@@ -62,7 +62,7 @@ def test_the_options_are_those_of_the_command() -> None:
 
 
 def test_a_rule_as_values_has_the_examples_with_what_they_report() -> None:
-    values = rule_values(BY_CODE["DSA102"])
+    values = rule_values(RULES.by_code["DSA102"])
     assert values["bad"][0] == {
         "config": '{\n  "train_batch_size": 100,\n  "train_micro_batch_size_per_gpu": 3\n}\n',
         "options": ["--world-size 8"],

@@ -15,7 +15,7 @@ from ds_accum.lint import Severity, lint_file
 from ds_accum.lint import lint_text as lint_with_every_rule
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding
-from ds_accum.lint.rules import BY_CODE, RULES
+from ds_accum.lint.rules import RULES
 
 MISMATCH = """{
   "train_batch_size": 256,
@@ -78,8 +78,8 @@ def crash(context: LintContext) -> Iterator[Finding]:
 
 
 def test_a_rule_that_fails_is_reported_with_its_code_and_the_others_still_run() -> None:
-    failing = replace(BY_CODE["DSA101"], check=crash)
-    rules = [failing, *(rule for rule in SERIOUS if rule is not BY_CODE["DSA101"])]
+    failing = replace(RULES.by_code["DSA101"], check=crash)
+    rules = [failing, *(rule for rule in SERIOUS if rule is not RULES.by_code["DSA101"])]
     found = lint_text('{"train_batch_size": "8"}', launches=[Launch(world_size=1)], rules=rules)
     assert [item.code for item in found] == ["DSA000", "DSA104"]
     assert found[0].message == "rule DSA101 (batch-size-mismatch) failed: RuntimeError: the reason"
@@ -90,7 +90,7 @@ def doubtful(context: LintContext) -> Iterator[Finding]:
 
 
 def test_what_depends_on_something_unknown_is_a_warning_that_says_on_what() -> None:
-    rule = replace(BY_CODE["DSA101"], check=doubtful)
+    rule = replace(RULES.by_code["DSA101"], check=doubtful)
     (found,) = lint_text('{"train_batch_size": 8}', rules=[rule])
     assert found.severity is Severity.WARNING
     assert found.message == "it may fail, unless the script passes its own optimizer"

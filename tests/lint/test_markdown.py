@@ -9,7 +9,7 @@ import pytest
 
 from ds_accum.lint.markdown import INDEX, index_page, rule_page
 from ds_accum.lint.rule import Rule
-from ds_accum.lint.rules import BY_CODE, RULES
+from ds_accum.lint.rules import RULES
 
 COMMAND = "python -m ds_accum rule --all --format markdown --output-dir ds_accum/lint/rules/pages"
 
@@ -40,5 +40,5 @@ def test_a_page_closes_every_fence_and_shows_every_example(rule: Rule) -> None:
 
 
 def test_a_page_says_why_bad_and_good() -> None:
-    headings = re.findall(r"^## (.*)$", rule_page(BY_CODE["DSA101"]), flags=re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", rule_page(RULES.by_code["DSA101"]), flags=re.MULTILINE)
     assert headings == ["Why", "Bad", "Good", "Read more"]

@@ -61,7 +61,7 @@ def _rule(item: Diagnostic) -> dict[str, Any]:
     """What a viewer shows about a rule; of a rule that failed only its name."""
     from ds_accum.lint import rules
 
-    rule: Rule | None = rules.BY_CODE.get(item.code)
+    rule: Rule | None = rules.RULES.by_code.get(item.code)
     values: dict[str, Any] = {"id": item.code, "name": _in_pascal_case(item.name)}
     if rule is None:
         return values

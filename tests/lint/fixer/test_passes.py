@@ -17,7 +17,7 @@ from ds_accum.lint.fix import Fix, RemoveKey, RenameKey, SetValue, TextEdit, Tex
 from ds_accum.lint.fixer import fix_document
 from ds_accum.lint.linter import lint_document
 from ds_accum.lint.rule import Rule
-from ds_accum.lint.rules import BY_CODE
+from ds_accum.lint.rules import RULES
 
 WORLD = Launch(world_size=1, client_optimizer=False)
 
@@ -150,7 +150,7 @@ MISMATCH = '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradie
 
 
 def fixes(text: str, launches: Sequence[Launch]) -> list[str | None]:
-    return [item.fix and item.fix.title for item in lint_text(text, launches=launches, rules=[BY_CODE["DSA101"]])]
+    return [item.fix and item.fix.title for item in lint_text(text, launches=launches, rules=[RULES.by_code["DSA101"]])]
 
 
 def worlds(*sizes: int) -> list[Launch]:

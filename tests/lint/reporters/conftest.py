@@ -206,5 +206,5 @@ def known_rules(monkeypatch: pytest.MonkeyPatch) -> None:
         good=(),
         references=("https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",),
     )
-    monkeypatch.setattr("ds_accum.lint.rules.BY_CODE", {rule.code: rule})
+    monkeypatch.setattr("ds_accum.lint.rules.RULES.by_code", {rule.code: rule})
     monkeypatch.setattr("ds_accum.lint.reporters.sarif.__version__", "1.2.3")

@@ -13,7 +13,7 @@ from ds_accum.config.schema import newest_version
 from ds_accum.config.support import engine_refusals
 from ds_accum.lint import lint_text
 from ds_accum.lint.diagnostic import Proof
-from ds_accum.lint.rules import BY_CODE, RULES
+from ds_accum.lint.rules import RULES
 
 PROVEN_HERE = ("DSA020", "DSA021", "DSA250", "DSA251", "DSA801")
 # What Hugging Face's libraries do, in tests/conformance/test_trainer.py and test_accelerate.py.
@@ -30,7 +30,7 @@ def test_every_rule_about_another_reader_is_proven_here() -> None:
 
 
 def test_python_refuses_what_is_said_to_be_no_strict_json_and_reads_the_rest() -> None:
-    rule = BY_CODE["DSA801"]
+    rule = RULES.by_code["DSA801"]
     for example in rule.bad:
         with pytest.raises(json.JSONDecodeError):
             json.loads(example.config)
@@ -40,7 +40,7 @@ def test_python_refuses_what_is_said_to_be_no_strict_json_and_reads_the_rest() -
 
 
 def test_the_engines_table_refuses_every_bad_example_and_no_good_one() -> None:
-    rule = BY_CODE["DSA250"]
+    rule = RULES.by_code["DSA250"]
     for examples, refused in ((rule.bad, True), (rule.good, False)):
         for example in examples:
             values = read_text(example.config).value
@@ -52,7 +52,7 @@ def test_the_engines_table_refuses_every_bad_example_and_no_good_one() -> None:
 
 @pytest.mark.parametrize("code", ["DSA020", "DSA021"])
 def test_the_linter_finds_the_same_without_a_suppression_that_has_no_effect(code: str) -> None:
-    rule = BY_CODE[code]
+    rule = RULES.by_code[code]
     for examples, has_effect in ((rule.bad, False), (rule.good, True)):
         for example in examples:
             values = json.loads(example.config)
@@ -64,7 +64,7 @@ def test_the_linter_finds_the_same_without_a_suppression_that_has_no_effect(code
 
 
 def test_the_engines_model_refuses_a_bad_block_and_reads_a_good_one() -> None:
-    rule = BY_CODE["DSA251"]
+    rule = RULES.by_code["DSA251"]
     for example in rule.bad:
         assert read_block(read_text(example.config).value["ds_accum"])[1]
     for example in rule.good:
