@@ -21,9 +21,10 @@ EXAMPLES = [
     for number, example in enumerate(getattr(rule, kind))
 ]
 REPOSITORY = Path(__file__).resolve().parents[2]
+ANY_LAUNCH = Launch()
 
 
-def words(text: str, launch: Launch = Launch()) -> frozenset[str]:
+def words(text: str, launch: Launch = ANY_LAUNCH) -> frozenset[str]:
     document = read_text(text)
     return words_of(document, find_configs(document, launch), launch)
 
