@@ -1,4 +1,4 @@
-"""What a launch comes to, as far as it is known: micro-batches per step, ranks that share a gradient, the engine.
+"""What a launch comes to, as far as it is known: micro-batches per step, and ranks that share a gradient.
 
 None means unknown: a file alone does not say how many ranks there are, and a framework may fill in the batch sizes.
 """
@@ -44,9 +44,3 @@ def splits_the_world(context: LintContext) -> bool:
 def is_one_rank(context: LintContext) -> bool:
     """Whether there is certainly nobody to reduce gradients with."""
     return context.launch.world_size == 1
-
-
-def runs_on_our_engine(context: LintContext) -> bool:
-    """Whether the script starts ds-accum's engine in the place of DeepSpeed's."""
-    engine = context.launch.engine or ("ds-accum" if "ds_accum" in context.values else "stock")
-    return engine == "ds-accum"

@@ -135,6 +135,9 @@ def test_a_block_for_the_linter_only_does_not_choose_our_engine() -> None:
     text = json.dumps({**BATCH, **deep, "ds_accum": {"lint": {"world_size": 16}, "normalization": "token"}})
     assert "DSA250" in codes(text, 16)
     assert "DSA250" in codes(json.dumps({**BATCH, **deep, "ds_accum": {}}), 16)
+    fp16 = {"fp16": {"enabled": True, "loss_scale": 128}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+    assert "DSA310" in codes(config({"world_size": 16}, **fp16), 16)
+    assert "DSA310" not in codes(json.dumps({**BATCH, **fp16, "ds_accum": {}}), 16)
 
 
 def test_a_mistake_in_the_linters_part_is_a_warning_where_only_the_linter_reads_it() -> None:

@@ -14,7 +14,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix, RemoveKey
-from ds_accum.lint.launch_facts import reducing_ranks, runs_on_our_engine
+from ds_accum.lint.launch_facts import reducing_ranks
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, zero_stage
 from ds_accum.lint.wording import number, shown
@@ -68,7 +68,7 @@ GOOD = (
 def check(context: LintContext) -> Iterator[Finding]:
     config = context.config
     factor = config.top.get("gradient_predivide_factor")
-    if config.zero_stage != 3 or not support.divides_before_reducing(config) or runs_on_our_engine(context):
+    if config.zero_stage != 3 or not support.divides_before_reducing(config) or context.engine == "ds-accum":
         return
     if isinstance(factor, bool) or not isinstance(factor, int | float) or factor < 2 or factor != int(factor):
         return

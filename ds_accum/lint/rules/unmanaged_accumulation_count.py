@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
-from ds_accum.lint.launch_facts import accumulation_steps, runs_on_our_engine
+from ds_accum.lint.launch_facts import accumulation_steps
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import origin
 from ds_accum.lint.wording import shown
@@ -69,7 +69,7 @@ _AT = ("gradient_accumulation_steps",)
 def check(context: LintContext) -> Iterator[Finding]:
     top = context.config.top
     managed = top.get("managed_gradient_accumulation")
-    if "managed_gradient_accumulation" not in top.block.keys or managed or runs_on_our_engine(context):
+    if "managed_gradient_accumulation" not in top.block.keys or managed or context.engine == "ds-accum":
         return
     steps = accumulation_steps(context)
     if steps is None or steps < 2:

@@ -15,7 +15,6 @@ from ds_accum.config import support
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
-from ds_accum.lint.launch_facts import runs_on_our_engine
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, origin, zero_stage
 from ds_accum.lint.wording import shown
@@ -97,7 +96,7 @@ GOOD = (
 
 def check(context: LintContext) -> Iterator[Finding]:
     config, fp16 = context.config, context.block("fp16")
-    if context.version < SINCE or config.zero_stage != 0 or not config.enabled("fp16") or runs_on_our_engine(context):
+    if context.version < SINCE or config.zero_stage != 0 or not config.enabled("fp16") or context.engine == "ds-accum":
         return
     optimizer = support.has_optimizer(config, context.launch)
     static, power = fp16.get("loss_scale"), fp16.get("initial_scale_power")
