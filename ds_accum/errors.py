@@ -79,6 +79,12 @@ class BatchError(ConfigError):
 class UsageError(DSAccumError, ValueError):
     """A command or a function was called with arguments that make no sense, whatever the config says."""
 
+    @classmethod
+    def because(cls, failed: str, error: Exception, *, remedy: str | None = None) -> UsageError:
+        """What failed, and what the system says about it: "can't read a.json: permission denied"."""
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return cls(f"{failed}: {reason[:1].lower()}{reason[1:]}", remedy=remedy)
+
 
 class FixError(DSAccumError):
     """A fix does not do what it says: a bug of ds-accum, found before anything was written."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ds_accum.cli.files import write_file
 from ds_accum.cli.messages import print_note
-from ds_accum.cli.output import write_text
 
 if TYPE_CHECKING:
     from ds_accum.lint.in_force import Judge
@@ -30,7 +30,7 @@ def record(result: LintResult, path: str, baseline: str | None, *, color: str) -
     from ds_accum.lint.baseline import baseline_text
 
     text, count = baseline_text(result.files, path)
-    write_text(Path(path), text)
+    write_file(Path(path), text)
     print_note(f"{path} now knows {count:,} finding{'' if count == 1 else 's'}", color=color)
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from ds_accum.cli.files import replace_file, unwritable
 from ds_accum.cli.messages import print_note
-from ds_accum.cli.output import replace_file
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def write(fixed: Sequence[FixedTarget], standard_input: BinaryIO | None) -> None
         try:
             replace_file(path, data)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
     for item in fixed:
         if item.target.is_standard_input and standard_input is not None:
             # What is not changed goes on as it came: it may be no text at all.
@@ -149,10 +149,5 @@ def _writable(item: FixedTarget) -> Path:
         if path.read_bytes() != before:
             raise UsageError(f"can't write {given}: it was changed while it was read", remedy="run the command again")
     except OSError as error:
-        raise _unwritable(given, error) from error
+        raise unwritable(given, error) from error
     return path
-
-
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    reason = error.strerror or str(error)
-    return UsageError(f"can't write {path}: {reason[:1].lower()}{reason[1:]}")

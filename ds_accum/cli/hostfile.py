@@ -22,7 +22,7 @@ def read_hostfile(path: Path) -> dict[str, int]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"can't read hostfile {path}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError.because(f"can't read hostfile {path}", error) from error
     return parse_hostfile(text, name=f"hostfile {path}")
 
 

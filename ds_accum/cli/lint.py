@@ -201,9 +201,9 @@ def lint(
     if output_file is None:
         click.echo(text, nl=False, color=terminal.color, err=is_filter)
     else:
-        from ds_accum.cli.output import write_text
+        from ds_accum.cli.files import write_file
 
-        write_text(output_file, text)
+        write_file(output_file, text)
     return 2 if has_failed else int(result.fails)
 
 

@@ -103,9 +103,9 @@ def _write_markdown(rules: Sequence[Rule], folder: Path | None, *, with_index: b
 
     folder.mkdir(parents=True, exist_ok=True)
     for rule in rules:
-        write_file(folder / f"{rule.code}.md", rule_page(rule), replace=True)
+        write_file(folder / f"{rule.code}.md", rule_page(rule))
     if with_index:
-        write_file(folder / INDEX, index_page(rules), replace=True)
+        write_file(folder / INDEX, index_page(rules))
 
 
 def _as_json(rules: Iterable[Rule]) -> str:

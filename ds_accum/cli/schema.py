@@ -42,4 +42,4 @@ def schema(deepspeed_version: str | None, output_file: Path | None) -> None:
     if output_file is None:
         click.echo(text, nl=False)
     else:
-        write_file(output_file, text, replace=True)
+        write_file(output_file, text)

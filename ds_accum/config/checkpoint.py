@@ -61,8 +61,7 @@ def read_checkpoint(folder: FilePath) -> Checkpoint:
         names = [entry.name for entry in (folder / tag).iterdir()]
         has_universal = (folder / "latest_universal").is_file()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"--resume: can't read {folder}: {reason[:1].lower()}{reason[1:]}") from error
+        raise UsageError.because(f"--resume: can't read {folder}", error) from error
     checkpoint = checkpoint_from_names(
         names, folder=str(folder), tag=tag, state=_trainer_state(folder), has_universal=has_universal
     )

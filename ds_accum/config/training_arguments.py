@@ -118,8 +118,7 @@ def read_arguments_file(path: FilePath) -> TrainingArguments:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"{source}: can't read {path}: {reason[:1].lower()}{reason[1:]}") from error
+        raise UsageError.because(f"{source}: can't read {path}", error) from error
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() not in (".yaml", ".yml") and data.lstrip()[:1] == b"{"
     )

@@ -32,6 +32,8 @@ __all__ = ["Baseline", "Known", "baseline_text", "read_baseline"]
 
 VERSION = 1
 
+_REMEDY = "write it with --write-baseline"
+
 
 class Known(NamedTuple):
     """One recorded finding."""
@@ -80,18 +82,14 @@ def read_baseline(path: str) -> Baseline:
     try:
         values = json.loads(FilePath(path).read_text(encoding="utf-8"))
         if not isinstance(values, dict) or values.get("version") != VERSION:
-            raise UsageError(
-                f"{path} is no baseline that this release of ds-accum reads", remedy="write it with --write-baseline"
-            )
+            raise UsageError(f"{path} is no baseline that this release of ds-accum reads", remedy=_REMEDY)
         known = frozenset(Known(*(_text(item, name) for name in Known._fields)) for item in values["findings"])
     except OSError as error:
-        raise UsageError(
-            f"can't read the baseline {path}: {error.strerror or error}", remedy="write it with --write-baseline"
-        ) from error
+        raise UsageError.because(f"can't read the baseline {path}", error, remedy=_REMEDY) from error
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{path} is no baseline: {error}", remedy="write it with --write-baseline") from error
+        raise UsageError(f"{path} is no baseline: {error}", remedy=_REMEDY) from error
     return Baseline(folder=FilePath(path).absolute().parent, known=known)
 
 

@@ -90,7 +90,7 @@ def _settings_in(folder: FilePath) -> SettingsFile | None:
         except OSError as error:
             if table:  # another tool's file, which need not hold anything for us
                 continue
-            raise UsageError(f"can't read {_shown(path)}: {error.strerror or error}") from error
+            raise UsageError.because(f"can't read {_shown(path)}", error) from error
         if _MARKS[name] not in data:
             continue
         try:

@@ -250,8 +250,7 @@ def _read(path: FilePath) -> tuple[_Identity, bytes]:
 
 
 def _unreadable(path: FilePath, error: Exception) -> UsageError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UsageError(f"can't read {path}: {reason[:1].lower()}{reason[1:]}")
+    return UsageError.because(f"can't read {path}", error)
 
 
 def _missing(name: str) -> UsageError:

@@ -102,7 +102,7 @@ def test_the_file_is_sorted_a_finding_a_line_and_speaks_of_files_from_its_own_fo
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "can't read the baseline known.json: No such file"),
+        (None, "can't read the baseline known.json: no such file"),
         ("", "known.json is no baseline: "),
         ("[]", "known.json is no baseline that this release of ds-accum reads"),
         ('{"version": 2}', "known.json is no baseline that this release of ds-accum reads"),
