@@ -31,5 +31,4 @@ def lsp(stdio: bool) -> None:  # noqa: ARG001 - some editors pass it to every se
             f"the language server needs pygls 2, and {error.name} is not installed",
             remedy="pip install 'ds-accum[lsp]'",
         ) from error
-    version, _ = release_to_judge_for(None)
-    make_server(installed=version).start_io()
+    make_server(release=release_to_judge_for(None)).start_io()

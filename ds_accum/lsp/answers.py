@@ -46,9 +46,9 @@ def protocol_diagnostic(item: Diagnostic, places: Places) -> types.Diagnostic:
 # --- hover ------------------------------------------------------------------------------------------------------------
 
 
-def hover(checked: Checked, places: Places, position: types.Position, launch: Launch) -> types.Hover | None:
+def hover(checked: Checked, places: Places, position: types.Position) -> types.Hover | None:
     """Why what is found at a place matters; where nothing is, what the setting of that name does."""
-    offset = places.offset(position)
+    offset, launch = places.offset(position), checked.launches[0]
     found = checked.at(offset)
     if found:
         said = "\n\n---\n\n".join(map(_explained, found))

@@ -12,8 +12,8 @@ from ds_accum.config.embedded import find_configs, looks_like_deepspeed, may_hol
 from ds_accum.config.launch import Launch
 from ds_accum.config.references import find_reference
 from ds_accum.lint.diagnostic import Diagnostic
+from ds_accum.lint.in_force import CommandLine, Judge
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
-from ds_accum.lint.result import judge
 from ds_accum.lint.targets import Target
 
 __all__ = ["Checked", "check", "setting_at", "syntax_of"]
@@ -30,9 +30,13 @@ _SYNTAX_OF_EXTENSION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A text, and its diagnostics for these launches; none if it holds no DeepSpeed config (`is_config`)."""
+    """A text, and its diagnostics for these launches; none if it holds no DeepSpeed config (`is_config`).
+
+    `launches` are those that hold for the file, `told` is what the client said.
+    """
 
     document: Document
+    told: CommandLine
     launches: Sequence[Launch]
     diagnostics: Sequence[Diagnostic]
     is_config: bool
@@ -53,23 +57,29 @@ def check(
     *,
     filename: str,
     syntax: Syntax,
-    launches: Sequence[Launch],
+    told: CommandLine,
     path: FilePath | None = None,
     was_config: bool = False,
 ) -> Checked:
-    """Lints a text if it holds a DeepSpeed config.
+    """Lints a text if it holds a DeepSpeed config, and if the settings file above it does not exclude it.
 
-    `path` is where the file lies, if it lies anywhere. A text that was a config before it was edited (`was_config`) is
-    taken for one as long as it names a setting: half a config is what one is while it is typed. Raises LayoutError
-    where the degrees of a launch do not fit the world size that the file itself gives.
+    The client speaks before the file, and the file before the settings file, as in `ds_accum.lint.in_force`. `path` is
+    where the file lies, if it lies anywhere. A text that was a config before it was edited (`was_config`) is taken for
+    one as long as it names a setting: half a config is what one is while it is typed. Raises LayoutError where the
+    degrees do not fit the world size that the file or its settings give, UsageError where the settings file is wrong.
     """
     document = read_text(text, filename=filename, syntax=syntax)
+    # Anew each time: the settings file may be open in the same editor.
+    judge = Judge(told)
     names_a_setting = may_hold_deepspeed(text.encode("utf-8", "replace"))
-    if not names_a_setting or not (looks_like_deepspeed(document) or (was_config and document.problems)):
-        return Checked(document=document, launches=launches, diagnostics=(), is_config=False)
+    is_config = names_a_setting and (looks_like_deepspeed(document) or (was_config and bool(document.problems)))
+    if not is_config or (path is not None and judge.excludes(path)):
+        return Checked(document=document, told=told, launches=told.launches, diagnostics=(), is_config=False)
     origin = PLAIN_TEXT if path is None else Origin(reference=find_reference(document, path))
-    result = judge(Target(document=document, origin=origin), launches)
-    return Checked(document=document, launches=launches, diagnostics=result.diagnostics, is_config=True)
+    result = judge(Target(document=document, path=path, origin=origin))
+    return Checked(
+        document=document, told=told, launches=result.launches, diagnostics=result.diagnostics, is_config=True
+    )
 
 
 def setting_at(document: Document, offset: int, launch: Launch) -> tuple[str, str] | None:

@@ -1,9 +1,9 @@
-"""What a client says about the launch, in `initializationOptions` or in its settings -> the launches to judge for.
+"""What a client says about the launch, in `initializationOptions` or in its settings -> what a command line would say.
 
     {"worldSize": 64, "framework": "huggingface", "clientOptimizer": true, "deepspeedVersion": "0.18.5"}
 
-Every option is optional, and means what it means to `ds-accum lint`. An unknown one is refused: it would be silently
-without effect.
+Every option is optional, means what it means to `ds-accum lint`, and speaks before the file and its settings file as
+there. An unknown one is refused: it would be silently without effect.
 """
 
 from __future__ import annotations
@@ -11,43 +11,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ds_accum.config.launch import Launch
+from ds_accum.config.launch import ACCELERATORS, ENGINES, FRAMEWORK_ALIASES, FRAMEWORKS, Launch
 from ds_accum.config.schema import Version, parse_version
 from ds_accum.errors import UsageError
+from ds_accum.lint.in_force import LAUNCH_FIELDS, CommandLine
 
-__all__ = ["OPTIONS", "launches_of"]
-
-_FRAMEWORKS = ("raw", "huggingface", "accelerate", "lightning", "gpt-neox")
-_ENGINES = ("stock", "ds-accum")
+__all__ = ["OPTIONS", "told_by"]
 
 
-def launches_of(options: Any, *, installed: Version | None) -> tuple[Launch, ...]:
-    """One launch a world size. `installed` is the DeepSpeed to judge for unless the options name one.
+def told_by(options: Any, *, release: tuple[Version, str]) -> CommandLine:
+    """One launch a world size, and which settings the options give.
 
-    Raises UsageError for an option that there is not or a value of the wrong type, LayoutError where the degrees do not
-    fit the world.
+    `release` is the DeepSpeed to judge for unless the options or a settings file name one, and why that one. Raises
+    UsageError for an option that there is not or a value of the wrong type, LayoutError where the degrees do not fit
+    the world.
     """
     if options is None:
         options = {}
     if not isinstance(options, Mapping):
         raise UsageError(f"the options must be an object, not {options!r}")
-    known = ", ".join(OPTIONS)
-    given: dict[str, Any] = {"deepspeed_version": installed}
+    version, version_source = release
+    values: dict[str, Any] = {"deepspeed_version": version}
+    given: dict[str, str] = {}
     for name, value in options.items():
         if name not in OPTIONS:
-            raise UsageError(f"there is no option {name}", remedy=f"there are {known}")
+            raise UsageError(f"there is no option {name}", remedy=f"there are {', '.join(OPTIONS)}")
         field, read = OPTIONS[name]
         if value is None:
             continue
         try:
-            given[field] = read(value)
+            values[field] = read(value)
         except ValueError as error:
             raise UsageError(f"option {name} {error}") from error
-    world_sizes = given.pop("world_size", (None,))
-    launches = tuple(Launch(world_size=size, **given) for size in world_sizes)
+        given |= {setting: name for setting, known in LAUNCH_FIELDS.items() if known == field}
+    world_sizes = values.pop("world_size", (None,))
+    launches = tuple(Launch(world_size=size, **values) for size in world_sizes)
     for launch in launches:
         launch.layout()
-    return launches
+    return CommandLine(launches=launches, version_source=version_source, given=given)
 
 
 def _size(value: Any) -> int:
@@ -88,10 +89,9 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
     return read
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"must be a string, not {value!r}")
-    return value
+def _framework(value: Any) -> str:
+    name = _one_of((*FRAMEWORKS, *FRAMEWORK_ALIASES))(value)
+    return FRAMEWORK_ALIASES.get(name, name)
 
 
 OPTIONS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
@@ -101,11 +101,11 @@ OPTIONS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "contextParallelSize": ("context_parallel_size", _size),
     "sequenceParallelSize": ("sequence_parallel_size", _size),
     "expertParallelSize": ("expert_parallel_size", _size),
-    "framework": ("framework", _one_of(_FRAMEWORKS)),
+    "framework": ("framework", _framework),
     "clientOptimizer": ("client_optimizer", _truth),
     "clientScheduler": ("client_scheduler", _truth),
-    "engine": ("engine", _one_of(_ENGINES)),
-    "accelerator": ("accelerator", _word),
+    "engine": ("engine", _one_of(ENGINES)),
+    "accelerator": ("accelerator", _one_of(ACCELERATORS)),
     "deepspeedVersion": ("deepspeed_version", _version),
     "sequenceLength": ("sequence_length", _size),
 }

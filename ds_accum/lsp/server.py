@@ -10,7 +10,6 @@ hover, codeAction                about the text as it is now
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,12 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from ds_accum import __version__
-from ds_accum.config.launch import Launch
 from ds_accum.config.schema import Version
 from ds_accum.errors import DSAccumError
+from ds_accum.lint.in_force import CommandLine
 from ds_accum.lsp.answers import FIX_ALL, code_actions, hover, protocol_diagnostic
 from ds_accum.lsp.checking import Checked, check, syntax_of
-from ds_accum.lsp.options import launches_of
+from ds_accum.lsp.options import told_by
 from ds_accum.lsp.positions import Places
 
 __all__ = ["DELAY_S", "SECTION", "make_server"]
@@ -39,22 +38,26 @@ SECTION = "ds-accum"
 class _Session:
     """What is known about one client.
 
+    `release` is the DeepSpeed to judge for unless told otherwise, and why that one; `told` what the client says about
+    the launch; `complaint` what the user was told last.
+
     By URI: `checked` is each open text as it was when it was last looked at, `waiting` when it is looked at next, and
     `shown` are those for which the client was sent diagnostics.
     """
 
     server: LanguageServer
-    installed: Version | None
+    release: tuple[Version, str]
     delay_s: float
-    launches: Sequence[Launch] = (Launch(),)
+    told: CommandLine
     checked: dict[str, Checked] = field(default_factory=dict)
     waiting: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    complaint: str | None = None
 
     def read_options(self, options: Any) -> None:
         """A wrong option is said to the user, and the launch stays what it was."""
         try:
-            self.launches = launches_of(options, installed=self.installed)
+            self.told = told_by(options, release=self.release)
         except DSAccumError as error:
             self._complain(error)
 
@@ -65,7 +68,7 @@ class _Session:
     def check_now(self, uri: str) -> None:
         """Checks a text, and shows what is found."""
         self._forget_waiting(uri)
-        checked = self.current(uri)
+        checked = self._check(uri)
         if checked is None or not (checked.is_config or uri in self.shown):
             return
         self.shown.add(uri)
@@ -93,8 +96,17 @@ class _Session:
         """A text as it is now, checked; None for one that can't be a config."""
         text = self.server.workspace.get_text_document(uri)
         before = self.checked.get(uri)
-        if before is not None and before.document.text == text.source and before.launches is self.launches:
+        if before is not None and before.document.text == text.source and before.told is self.told:
             return before
+        return self._check(uri)
+
+    def places(self, checked: Checked) -> Places:
+        encoding = self.server.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        return Places(checked.document.text, encoding)
+
+    def _check(self, uri: str) -> Checked | None:
+        text = self.server.workspace.get_text_document(uri)
+        before = self.checked.get(uri)
         location = to_fs_path(uri) if uri.startswith("file:") else None
         syntax = syntax_of(location or uri, text.language_id)
         if syntax is None:
@@ -104,19 +116,16 @@ class _Session:
                 text.source,
                 filename=location or uri,
                 syntax=syntax,
-                launches=self.launches,
+                told=self.told,
                 path=None if location is None else Path(location),
                 was_config=before is not None and before.is_config,
             )
-        except DSAccumError as error:  # a world size in the file that the layout does not fit
+        except DSAccumError as error:  # a settings file that is wrong, a world size that the layout does not fit
             self._complain(error)
             return None
+        self.complaint = None
         self.checked[uri] = checked
         return checked
-
-    def places(self, checked: Checked) -> Places:
-        encoding = self.server.workspace.position_encoding or types.PositionEncodingKind.Utf16
-        return Places(checked.document.text, encoding)
 
     def _forget_waiting(self, uri: str) -> None:
         handle = self.waiting.pop(uri, None)
@@ -125,14 +134,18 @@ class _Session:
 
     def _complain(self, error: DSAccumError) -> None:
         sentence = f"ds-accum: {error}" + (f"; {error.remedy}" if error.remedy else "")
+        if sentence == self.complaint:  # once, not with every letter that is typed
+            return
+        self.complaint = sentence
         self.server.window_show_message(types.ShowMessageParams(type=types.MessageType.Error, message=sentence))
 
 
-def make_server(*, installed: Version | None, delay_s: float = DELAY_S) -> LanguageServer:
-    """A server for one client. `installed` is the DeepSpeed release to judge for unless the client names one."""
+def make_server(*, release: tuple[Version, str], delay_s: float = DELAY_S) -> LanguageServer:
+    """A server for one client. `release` is the DeepSpeed to judge for unless the client or a settings file names one,
+    and why that one; `delay_s` how long to wait after a letter was typed, in seconds."""
     # The whole text with every change: configs are small, and there is no second idea of where a line ends.
     server = LanguageServer("ds-accum", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
-    session = _Session(server=server, installed=installed, delay_s=delay_s)
+    session = _Session(server=server, release=release, delay_s=delay_s, told=told_by(None, release=release))
     _listen_to_texts(server, session)
     _answer_questions(server, session)
     return server
@@ -181,7 +194,7 @@ def _answer_questions(server: LanguageServer, session: _Session) -> None:
         checked = session.current(params.text_document.uri)
         if checked is None:
             return None
-        return hover(checked, session.places(checked), params.position, session.launches[0])
+        return hover(checked, session.places(checked), params.position)
 
     kinds = [types.CodeActionKind.QuickFix, FIX_ALL]
 

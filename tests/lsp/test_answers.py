@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from lsprotocol import types
 
 from ds_accum.config.document import Syntax
 from ds_accum.config.launch import Launch
+from ds_accum.errors import UsageError
 from ds_accum.lint.fix import TextEdit, TextFix
+from ds_accum.lint.in_force import CommandLine
 from ds_accum.lsp.answers import FIX_ALL, code_actions, hover, protocol_diagnostic
 from ds_accum.lsp.checking import Checked, check, syntax_of
 from ds_accum.lsp.positions import Places
@@ -26,7 +29,8 @@ TEXT = """{
 
 
 def checked(text: str = TEXT, *, launches: Sequence[Launch] = (LAUNCH,), **more: Any) -> Checked:
-    return check(text, filename="ds_config.json", syntax=Syntax.HJSON, launches=launches, **more)
+    told = CommandLine(launches=tuple(launches), version_source="installed", given={"world-size": "worldSize"})
+    return check(text, filename="ds_config.json", syntax=Syntax.HJSON, told=told, **more)
 
 
 # ----------------------------------------------------------------------------------------------------- what is checked
@@ -68,6 +72,46 @@ def test_a_config_that_became_something_else_is_left_alone() -> None:
     assert not checked('{"name": "a-package"}', was_config=True).is_config
 
 
+# ------------------------------------------------------------------------------------------------- what holds for a file
+
+SETTINGS = """world-size = 3
+target-deepspeed = "0.18.5"
+ignore = ["DSA7"]
+exclude = ["generated"]
+"""
+
+
+def in_folder(folder: Path, name: str, text: str = TEXT, **given: str) -> Checked:
+    (folder / "ds-accum.toml").write_text(SETTINGS, encoding="utf-8")
+    told = CommandLine(launches=(LAUNCH if given else Launch(),), version_source="installed", given=given)
+    return check(text, filename=str(folder / name), path=folder / name, syntax=Syntax.HJSON, told=told)
+
+
+def test_the_settings_file_above_the_file_holds_where_the_client_says_nothing(tmp_path: Path) -> None:
+    found = in_folder(tmp_path, "ds.json")
+    assert list(found.launches) == [Launch(world_size=3, deepspeed_version=(0, 18, 5))]
+    assert [item.code for item in found.diagnostics] == ["DSA102"]
+    found = in_folder(tmp_path, "ds.json", **{"world-size": "worldSize"})
+    assert list(found.launches) == [Launch(world_size=8, deepspeed_version=(0, 18, 5))]
+
+
+def test_what_the_file_suppresses_is_not_shown(tmp_path: Path) -> None:
+    suppressed = TEXT.replace("{", '{\n  "ds_accum": {"lint": {"ignore": {"DSA102": "a test"}}},', 1)
+    assert list(in_folder(tmp_path, "ds.json", suppressed).diagnostics) == []
+
+
+def test_what_the_settings_file_excludes_is_left_alone(tmp_path: Path) -> None:
+    assert not in_folder(tmp_path, "generated/ds.json").is_config
+
+
+def test_a_settings_file_is_read_anew_and_a_wrong_one_is_said(tmp_path: Path) -> None:
+    assert in_folder(tmp_path, "ds.json").is_config
+    (tmp_path / "ds-accum.toml").write_text("world = 3\n", encoding="utf-8")
+    told = CommandLine(launches=(LAUNCH,), version_source="installed")
+    with pytest.raises(UsageError, match='there is no setting "world"'):
+        check(TEXT, filename=str(tmp_path / "ds.json"), path=tmp_path / "ds.json", syntax=Syntax.HJSON, told=told)
+
+
 # --------------------------------------------------------------------------------------------------------- diagnostics
 
 
@@ -91,7 +135,7 @@ def test_what_holds_at_some_worlds_only_says_at_which() -> None:
 
 
 def hovered(line: int, character: int, text: str = TEXT) -> str | None:
-    answer = hover(checked(text), Places(text), types.Position(line, character), LAUNCH)
+    answer = hover(checked(text), Places(text), types.Position(line, character))
     if answer is None:
         return None
     assert isinstance(answer.contents, types.MarkupContent)

@@ -9,31 +9,38 @@ import pytest
 
 from ds_accum.config.launch import Launch
 from ds_accum.errors import DSAccumError
-from ds_accum.lsp.options import OPTIONS, launches_of
+from ds_accum.lsp.options import OPTIONS, told_by
+
+RELEASE = ((0, 19, 5), "installed")
 
 
 def test_without_options_the_launch_is_unknown_but_for_the_installed_release() -> None:
     for options in (None, {}, {"worldSize": None}):
-        assert launches_of(options, installed=(0, 19, 5)) == (Launch(deepspeed_version=(0, 19, 5)),)
+        told = told_by(options, release=RELEASE)
+        assert told.launches == (Launch(deepspeed_version=(0, 19, 5)),)
+        assert (told.version_source, told.given) == ("installed", {})
 
 
 def test_several_world_sizes_are_several_launches() -> None:
-    launches = launches_of({"worldSize": [64, 8, 8]}, installed=None)
-    assert [launch.world_size for launch in launches] == [8, 64]
+    told = told_by({"worldSize": [64, 8, 8]}, release=RELEASE)
+    assert [launch.world_size for launch in told.launches] == [8, 64]
+    assert told.given == {"world-size": "worldSize"}
 
 
 def test_every_option_reaches_its_field() -> None:
     options = {
         "worldSize": 8.0,
         "tensorParallelSize": 2,
-        "framework": "huggingface",
+        "framework": "hf",
         "clientOptimizer": True,
         "deepspeedVersion": "0.18.5",
         "accelerator": "cpu",
         "engine": "stock",
         "sequenceLength": 4096,
     }
-    (launch,) = launches_of(options, installed=(0, 19, 8))
+    told = told_by(options, release=RELEASE)
+    (launch,) = told.launches
+    assert set(told.given.values()) == options.keys() - {"sequenceLength"}
     assert launch == Launch(
         world_size=8,
         tensor_parallel_size=2,
@@ -60,7 +67,8 @@ def test_there_is_an_option_for_every_field_of_a_launch_that_an_editor_can_know(
         ({"worldSize": True}, "option worldSize must be a number of at least 1"),
         ({"worldSize": []}, "option worldSize must be a number of ranks"),
         ({"worldSize": "8"}, "option worldSize must be a number of at least 1, not '8'"),
-        ({"framework": "hf"}, "option framework must be one of raw, huggingface"),
+        ({"framework": "trl"}, "option framework must be one of raw, huggingface"),
+        ({"accelerator": "tpu"}, "option accelerator must be one of cuda, cpu"),
         ({"framework": ["raw"]}, "option framework must be one of raw, huggingface"),
         ({"clientOptimizer": "yes"}, "option clientOptimizer must be true or false"),
         ({"deepspeedVersion": 0.19}, "option deepspeedVersion must be a release in quotes"),
@@ -70,4 +78,4 @@ def test_there_is_an_option_for_every_field_of_a_launch_that_an_editor_can_know(
 )
 def test_a_wrong_option_is_an_error(options: Any, sentence: str) -> None:
     with pytest.raises(DSAccumError, match=sentence.replace("(", r"\(")):
-        launches_of(options, installed=None)
+        told_by(options, release=RELEASE)

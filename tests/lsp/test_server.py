@@ -25,31 +25,6 @@ URI = "file:///nowhere/ds_config.json"
 MISMATCH = '{"😋": 1, "train_batch_size": 100, "train_micro_batch_size_per_gpu": 8}'
 GOOD = '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 8, "gradient_clipping": 1.0}'
 COMMAND = (sys.executable, "-m", "ds_accum", "lsp")
-# A server whose linter mends every finding by writing 96 there.
-WITH_FIXES = (
-    sys.executable,
-    "-c",
-    """
-import dataclasses, sys
-from ds_accum.cli.main import main
-from ds_accum.lint.fix import TextEdit, TextFix
-from ds_accum.lsp import checking
-
-judge = checking.judge
-
-def judge_and_mend(*arguments):
-    result = judge(*arguments)
-    mended = [
-        dataclasses.replace(item, fix=TextFix("write 96", (TextEdit(item.start.offset, item.end.offset, "96"),), True))
-        for item in result.diagnostics
-    ]
-    return dataclasses.replace(result, diagnostics=tuple(mended))
-
-checking.judge = judge_and_mend
-sys.argv = ["ds-accum", "lsp"]
-main()
-""",
-)
 
 
 class Editor:
@@ -224,6 +199,35 @@ def test_a_wrong_option_is_said_and_a_later_one_takes_effect() -> None:
     in_an_editor(test)
 
 
+def test_a_settings_file_holds_in_an_editor_too_and_a_wrong_one_is_said_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with editor() as one:
+            settings, uri = tmp_path / "ds-accum.toml", (tmp_path / "ds_config.json").as_uri()
+            settings.write_text("world-size = 8\n", encoding="utf-8")
+            text = '{"train_batch_size": 9, "gradient_clipping": 1.0}'
+            one.open(text, uri=uri)
+            assert "DSA102" in await one.codes()
+            settings.write_text("world-size = 9\n", encoding="utf-8")
+            one.client.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(uri)))
+            assert "DSA102" not in await one.codes()
+            settings.write_text("worldsize = 9\n", encoding="utf-8")
+            one.change(text + " ", version=2, uri=uri)
+            assert 'there is no setting "worldsize"; did you mean world-size?' in await within_time(one.said.get())
+            saved = types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(uri))
+            one.client.text_document_did_save(saved)
+            await within_time(  # the answer comes after all that saving has the server say
+                one.client.text_document_hover_async(
+                    types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(0, 0))
+                )
+            )
+            settings.unlink()
+            one.client.text_document_did_save(saved)
+            await one.diagnostics()
+            assert one.said.empty()
+
+    in_an_editor(test)
+
+
 def test_what_the_server_can_do_is_announced() -> None:
     async def test() -> None:
         one = Editor()
@@ -245,26 +249,26 @@ def test_what_the_server_can_do_is_announced() -> None:
 
 def test_a_fix_is_offered_and_mends_the_text_that_the_editor_holds() -> None:
     async def test() -> None:
-        async with editor({"worldSize": 8}, command=WITH_FIXES) as one:
-            text = '{"😋": 1, "train_batch_size": 100}'
+        async with editor({"worldSize": 8}) as one:
+            text = '{"😋": 1, "train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_com": true}}'
             one.open(text)
             shown = await one.diagnostics()
-            (batch,) = (item for item in shown.diagnostics if item.code == "DSA102")
+            (unknown,) = (item for item in shown.diagnostics if item.code == "DSA701")
             actions = await within_time(
                 one.client.text_document_code_action_async(
                     types.CodeActionParams(
                         types.TextDocumentIdentifier(URI),
-                        batch.range,
-                        types.CodeActionContext(diagnostics=[batch], only=[types.CodeActionKind.QuickFix]),
+                        unknown.range,
+                        types.CodeActionContext(diagnostics=[unknown], only=[types.CodeActionKind.QuickFix]),
                     )
                 )
             )
-            (action,) = (item for item in actions if item.title == "DSA102: write 96")
+            (action,) = (item for item in actions if item.title == "DSA701: rename overlap_com to overlap_comm")
             (edit,) = action.edit.changes[URI]
             units = text.encode("utf-16-le")
             start, end = 2 * edit.range.start.character, 2 * edit.range.end.character
             mended = (units[:start] + edit.new_text.encode("utf-16-le") + units[end:]).decode("utf-16-le")
-            assert mended == '{"😋": 1, "train_batch_size": 96}'
+            assert mended == text.replace("overlap_com", "overlap_comm")
 
     in_an_editor(test)
 
