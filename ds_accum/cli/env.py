@@ -66,6 +66,7 @@ def report() -> dict[str, dict[str, Any]]:
         "judged for": f"DeepSpeed {format_version(version)} ({source})",
         "installed DeepSpeed": installed_deepspeed(),
         "known releases": f"{format_version(known[0])} to {format_version(known[-1])}",
+        "settings file": _settings_file(),
         "hostfile": _slots(_HOSTFILE),
     }
     return {
@@ -102,6 +103,18 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _settings_file() -> str:
+    """The one that holds for the configs in the working directory, by its path from there."""
+    from ds_accum.errors import UsageError
+    from ds_accum.lint.settings import SettingsSearch
+
+    try:
+        found = SettingsSearch().above(Path("ds_config.json"))
+    except UsageError as error:
+        return str(error)
+    return "none" if found is None else without_home(found.name)
 
 
 def _slots(path: Path) -> str | None:

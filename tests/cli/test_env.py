@@ -51,6 +51,18 @@ def test_the_home_directory_is_not_spelt_out(ds_accum: Any, folder: Path, monkey
     assert str(folder) not in finished.output
 
 
+def test_the_settings_file_that_holds_for_the_working_directory_is_named(ds_accum: Any, folder: Path) -> None:
+    def named() -> Any:
+        return json.loads(ds_accum("env", "--format", "json").output)["detected"]["settings file"]
+
+    (folder / ".git").mkdir()
+    assert named() == "none"
+    (folder / "pyproject.toml").write_text("[tool.ds-accum]\ntp = 2\n", encoding="utf-8")
+    assert named() == "pyproject.toml"
+    (folder / "ds-accum.toml").write_text("\ntps = 2\n", encoding="utf-8")
+    assert named() == 'ds-accum.toml:2: there is no setting "tps"'
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("/home/ada/x", "~/x"), ("/home/ada", "~"), ("/home/adam/x", "/home/adam/x"), ("/", "/"), ("64", "64")],
