@@ -23,10 +23,14 @@ FORMATS = ("text", "markdown", "json")
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
     """The codes and names that begin like this, for the shell."""
+    return [word for word in _words() if word.lower().startswith(incomplete.lower())]
+
+
+def _words() -> list[str]:
+    """All codes and names."""
     from ds_accum.lint.rules import RULES
 
-    words = [word for rule in RULES for word in (rule.code, rule.name)]
-    return [word for word in words if word.lower().startswith(incomplete.lower())]
+    return [word for rule in RULES for word in (rule.code, rule.name)]
 
 
 @click.command(short_help="Explain what a finding means, with examples.")
@@ -80,15 +84,15 @@ def _named(codes: Iterable[str]) -> list[Rule]:
     for code in codes:
         rule = by_name.get(code.lower())
         if rule is None:
-            raise _unknown(code, by_name)
+            raise _unknown(code)
         found.setdefault(rule.code, rule)
     return list(found.values())
 
 
-def _unknown(code: str, known: Iterable[str]) -> UsageError:
-    from difflib import get_close_matches  # a slow import, needed only here
+def _unknown(code: str) -> UsageError:
+    from ds_accum.config.spelling import closest_words
 
-    close = [name.upper() if name.startswith("dsa") else name for name in get_close_matches(code.lower(), known, n=3)]
+    close = closest_words(code, _words(), most=3)
     remedy = f"did you mean {' or '.join(close)}?" if close else "`ds-accum rule --all` lists every rule"
     return UsageError(f"there is no rule {code}", remedy=remedy)
 

@@ -10,12 +10,13 @@ that has arguments of these names among others, and from single words of the com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from ds_accum.config.document import Syntax, read_bytes
+from ds_accum.config.spelling import POSSIBLE, closest_word
 from ds_accum.config.wording import quoted, shortened
 from ds_accum.errors import UsageError
 
@@ -133,7 +134,7 @@ def read_arguments_file(path: FilePath) -> TrainingArguments:
         if other in values and name not in found and isinstance(values[other], int | float | str):
             found[name] = values[other]
     for name in values.keys() - ARGUMENTS.keys() - _OTHER_NAMES.keys():
-        meant = _closest(name, ARGUMENTS.keys() - found.keys(), cutoff=0.9)
+        meant = closest_word(name, sorted(ARGUMENTS.keys() - found.keys()), at_least=0.9)
         if meant is not None:
             raise UsageError(f"{source}: {path} has no {meant}, but {quoted(name)}", remedy=f'did you mean "{meant}"?')
     if not found:
@@ -151,7 +152,7 @@ def read_argument(word: str) -> TrainingArguments:
     if not separator or not name:
         raise UsageError(f"--hf-arg: {shortened(word)} is not NAME=VALUE")
     if name not in ARGUMENTS:
-        meant = _closest(name, ARGUMENTS, cutoff=0.6)
+        meant = closest_word(name, ARGUMENTS, at_least=POSSIBLE)
         raise UsageError(
             f"--hf-arg: nothing in a DeepSpeed config comes from an argument {quoted(name)}",
             remedy=f'did you mean "{meant}"?' if meant else f"it takes {', '.join(ARGUMENTS)}",
@@ -201,10 +202,3 @@ def _text(value: Any) -> str | None:
 
 _READERS: Mapping[type, Any] = {int: _whole_number, float: _number, bool: _truth, str: _text}
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-
-
-def _closest(name: str, names: Iterable[str], *, cutoff: float) -> str | None:
-    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
-
-    close = get_close_matches(name.lower(), list(names), n=1, cutoff=cutoff)
-    return close[0] if close else None

@@ -6,7 +6,7 @@ is an unknown input, and each finding about them says on which it depends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from ds_accum.config import support
@@ -77,12 +77,3 @@ def class_behind_the_type(context: LintContext, choice: OptimizerChoice) -> str:
     if choice.module == "torch.optim":
         return f"{said} with torch_adam" if "torch_adam" in choice.kept_back else said
     return f"{said} while its states are offloaded" if "CPU" in choice.name else said
-
-
-def closest_name(word: str, names: Iterable[str]) -> str | None:
-    """The name that a misspelt one comes closest to, whatever the case; None if nothing is close."""
-    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
-
-    by_lower_case = {name.lower(): name for name in names}
-    close = get_close_matches(word.lower(), list(by_lower_case), n=1, cutoff=0.75)
-    return by_lower_case[close[0]] if close else None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ds_accum.config.spelling import LIKELY, closest_words
+
 # Longer names are no misspelling of any key, and would take long to compare.
 _LONGEST = 60
 
@@ -18,10 +20,8 @@ def closest_key(word: str, known: Iterable[str]) -> str | None:
     """The known key that a word stands for, None if it stands for none."""
     if len(word) > _LONGEST:
         return None
-    from difflib import get_close_matches  # a slow import, needed only where a key is unknown
-
     plain = word.strip().lower().replace("-", "_")
-    close = get_close_matches(plain, list(known), n=3, cutoff=0.75)
+    close = closest_words(plain, known, most=3, at_least=LIKELY)
     return next((key for key in close if _is_meant(plain, key)), None)
 
 

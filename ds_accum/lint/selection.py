@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ds_accum.config.spelling import closest_word
 from ds_accum.errors import UsageError
 from ds_accum.lint.linter import RULE_FAILED
 from ds_accum.lint.rule import Rule
@@ -72,11 +73,8 @@ def closest_code(word: str, rules: Sequence[Rule]) -> str | None:
         return named
     if any(rule.code.startswith(word.upper()) for rule in rules):
         return None  # a prefix: which of its rules is meant, nobody can tell
-    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
-
     code = word.upper().replace("O", "0").replace("I", "1")
-    close = get_close_matches(code, [rule.code for rule in rules], n=1, cutoff=0.7)
-    return close[0] if close else None
+    return closest_word(code, [rule.code for rule in rules], at_least=0.7)
 
 
 def _longest(code: str, words: Iterable[str]) -> int:

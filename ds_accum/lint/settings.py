@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
+from ds_accum.config.spelling import POSSIBLE, closest_word
 from ds_accum.errors import UsageError
 
 __all__ = ["Setting", "SettingsFile", "SettingsSearch"]
@@ -175,7 +176,7 @@ def _checked(values: Mapping[str, Any], source: _Source) -> Iterator[tuple[str, 
         place = source.place(key)
         read = _READERS.get(key)
         if read is None:
-            meant = _closest(key, _READERS)
+            meant = closest_word(key, _READERS, at_least=POSSIBLE)
             known = f"did you mean {meant}?" if meant else f"there are {', '.join(_READERS)}"
             raise UsageError(f'{place}: there is no setting "{key}"', remedy=known)
         try:
@@ -233,7 +234,7 @@ def _yes_or_no(value: Any) -> bool:
 def _one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices():
-            meant = _closest(value, choices()) if isinstance(value, str) else None
+            meant = closest_word(value, choices(), at_least=POSSIBLE) if isinstance(value, str) else None
             hint = f" (did you mean {meant}?)" if meant else ""
             raise ValueError(f"must be one of {', '.join(choices())}, not {_what(value)}{hint}")
         return str(value)
@@ -317,13 +318,6 @@ def _what(value: Any) -> str:
     from ds_accum.lint.wording import what
 
     return what(str(value) if isinstance(value, _Text) else value)
-
-
-def _closest(word: str, known: Any) -> str | None:
-    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
-
-    close = get_close_matches(word.lower().replace("_", "-"), list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
 
 
 def _shown(path: FilePath) -> str:

@@ -24,6 +24,7 @@ from ds_accum.config.document import DEFAULT_LIMITS, Document, read_bytes
 from ds_accum.config.embedded import looks_like_deepspeed, may_hold_deepspeed, number_of_processes
 from ds_accum.config.launch import Launch
 from ds_accum.config.references import find_reference
+from ds_accum.config.spelling import closest_words
 from ds_accum.errors import LayoutError, UsageError
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
 
@@ -255,8 +256,6 @@ def _unreadable(path: FilePath, error: Exception) -> UsageError:
 
 def _missing(name: str) -> UsageError:
     """That there is no such file, with the names nearby that may have been meant."""
-    from difflib import get_close_matches  # a slow import, needed only here
-
     path = FilePath(name)
     message = f"there is no file or folder {name if len(name) <= 100 else name[:97] + '...'}"
     try:
@@ -266,5 +265,5 @@ def _missing(name: str) -> UsageError:
         there = sorted(entry.name for entry in folder.iterdir())
     except (OSError, StopIteration, ValueError):
         return UsageError(message)
-    meant = [str(folder.joinpath(entry, *rest)) for entry in get_close_matches(misspelt, there, n=3, cutoff=0.6)]
+    meant = [str(folder.joinpath(entry, *rest)) for entry in closest_words(misspelt, there, most=3)]
     return UsageError(message, remedy=f"did you mean {' or '.join(meant)}?" if meant else None)

@@ -62,11 +62,3 @@ def one_of(choices: Iterable[Any]) -> str:
     """`"fp16", "bf16" or "fp32"`."""
     said = [shown(choice) for choice in choices]
     return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is closest to a misspelt one, None if nothing is close."""
-    from difflib import get_close_matches  # a slow import, needed only where something is misspelt
-
-    close = get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=0.75)
-    return close[0] if close else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ds_accum.lint.wording import LONGEST_VALUE, did_you_mean, dotted, one_of, shown, what
+from ds_accum.lint.wording import LONGEST_VALUE, dotted, one_of, shown, what
 
 
 def test_a_path_is_dotted_with_its_indices_in_brackets() -> None:
@@ -41,9 +41,3 @@ def test_an_integer_too_long_to_print_is_still_said() -> None:
 def test_choices_end_with_or() -> None:
     assert one_of(["fp16", "bf16", "fp32"]) == '"fp16", "bf16" or "fp32"'
     assert one_of([3]) == "3"
-
-
-def test_a_misspelt_word_finds_the_closest_known_one() -> None:
-    known = ("overlap_comm", "reduce_scatter")
-    assert did_you_mean("overlap-com", known) == "overlap_comm"
-    assert did_you_mean("something", known) is None

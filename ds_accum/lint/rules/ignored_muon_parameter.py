@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import MUON, resolve_optimizer
-from ds_accum.lint.built_from_config import closest_name, optimizer_from_config, params_of
+from ds_accum.config.spelling import closest_word
+from ds_accum.lint.built_from_config import optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, RenameKey
@@ -83,7 +84,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     for key in params:
         if not isinstance(key, str) or key in KNOWN:
             continue
-        meant = closest_name(key, (name for name in KNOWN if name not in params))
+        meant = closest_word(key, (name for name in KNOWN if name not in params))
         at = ("optimizer", "params", key)
         yield Finding(
             at=at,

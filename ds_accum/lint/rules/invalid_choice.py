@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.document import Path
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix
 from ds_accum.lint.mends import removed, replaced
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
-from ds_accum.lint.wording import did_you_mean, dotted, one_of, shown
+from ds_accum.lint.wording import dotted, one_of, shown
 
 BAD = (
     Example(
@@ -70,7 +71,7 @@ def _message(error: SchemaError) -> str:
 
 
 def _help(error: SchemaError) -> str:
-    meant = did_you_mean(str(error.value), [str(choice) for choice in error.key.choices]) if error.key else None
+    meant = closest_word(str(error.value), [str(choice) for choice in error.key.choices]) if error.key else None
     return f"did you mean {shown(meant)}?" if meant else "use one of these"
 
 
@@ -96,7 +97,7 @@ def _fix(path: Path, value: object, choices: tuple[object, ...]) -> Fix | None:
     same = next((choice for choice in choices if str(choice) in (word, _OTHER_WORDS.get(word))), None)
     if same is not None:
         return replaced(path, same)
-    meant = did_you_mean(value, [str(choice) for choice in choices])
+    meant = closest_word(value, [str(choice) for choice in choices])
     similar = next((choice for choice in choices if str(choice) == meant), None)
     return replaced(path, similar, is_safe=False) if similar is not None else None
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import did_you_mean, dotted, shown
+from ds_accum.lint.wording import dotted, shown
 
 BAD = (
     Example(
@@ -59,7 +60,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         at = ("ds_accum", *path)
         if sentence.startswith("is "):
             fields = (LintSettings if path[:-1] == ("lint",) else DSAccumBlock).model_fields
-            meant = did_you_mean(str(path[-1]), fields)
+            meant = closest_word(str(path[-1]), fields)
             yield Finding(
                 at=at,
                 on_key=True,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.resolve import ACCUMULATION, BATCH_KEYS, BatchFault
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.mends import renamed
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import did_you_mean
 
 BAD = (
     Example(
@@ -48,7 +48,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     if ACCUMULATION in batch.written:
         message += f", and gradient_accumulation_steps ({context.line(ACCUMULATION)}) alone determines neither"
     for key in context.values:
-        meant = did_you_mean(str(key), BATCH_KEYS) if key not in BATCH_KEYS and "batch" in str(key) else None
+        meant = closest_word(str(key), BATCH_KEYS) if key not in BATCH_KEYS and "batch" in str(key) else None
         if meant is not None:
             yield Finding(
                 at=(key,),

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ds_accum.config.schema import format_version, last_change
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix
 from ds_accum.lint.mends import moved, removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.schema_errors import SchemaError, schema_errors
-from ds_accum.lint.wording import did_you_mean, dotted
+from ds_accum.lint.wording import dotted
 
 BAD = (
     Example(
@@ -105,7 +106,7 @@ def _help(context: LintContext, error: SchemaError) -> str:
     key = str(error.path[-1])
     if _is_a_second_switch(error):
         return 'remove it: the switch of the block is "enabled"'
-    meant = did_you_mean(key, error.block.keys)
+    meant = closest_word(key, error.block.keys)
     if meant is not None:
         return f'did you mean "{meant}"?'
     elsewhere = [block.name for block in context.config.schema.blocks.values() if key in block.keys]
@@ -120,7 +121,7 @@ def _fix(context: LintContext, error: SchemaError) -> Fix | None:
     key, root, siblings = str(error.path[-1]), context.config.top, context.siblings(error.path)
     if _is_a_second_switch(error):
         return removed(error.path) if _holds(siblings, "enabled", error.value) else None
-    meant = did_you_mean(key, error.block.keys)
+    meant = closest_word(key, error.block.keys)
     if meant is not None:
         return renamed(error.path, meant, beside=siblings)
     if key in root.block.keys:

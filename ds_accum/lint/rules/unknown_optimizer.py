@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import named_optimizers, optimizer_removed_in, other_names, torch_optimizers
 from ds_accum.config.schema import format_version
-from ds_accum.lint.built_from_config import closest_name, optimizer_from_config
+from ds_accum.config.spelling import closest_word
+from ds_accum.lint.built_from_config import optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix
@@ -140,7 +141,7 @@ def _meant(context: LintContext, name: str) -> str | None:
     known = {spelling.lower(): spelling for spelling in torch_optimizers() if spelling != "Optimizer"}
     known |= {word: _SPELLING[word] for word in named_optimizers(context.version) if word in _SPELLING}
     bare = re.sub(_ADDITIONS, "", name.lower())
-    return known.get(bare) or closest_name(name, known.values())
+    return known.get(bare) or closest_word(name, known.values())
 
 
 RULE = Rule(

@@ -13,13 +13,14 @@ from typing import Any
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import OptimizerChoice, resolve_optimizer
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.built_from_config import class_behind_the_type, optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix
 from ds_accum.lint.mends import removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import did_you_mean, shown
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
@@ -147,7 +148,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 def _meant(choice: OptimizerChoice, key: str) -> str | None:
     known = choice.parameters or frozenset()
     meant = _OTHER_NAMES.get(key.lower())
-    return meant if meant in known else did_you_mean(key, known)
+    return meant if meant in known else closest_word(key, known)
 
 
 def _fix(choice: OptimizerChoice, key: str, params: Mapping[Any, Any]) -> Fix | None:

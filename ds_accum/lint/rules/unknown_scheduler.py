@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import NOT_FROM_A_FILE, deepspeed_schedulers, other_names, torch_schedulers
-from ds_accum.lint.built_from_config import closest_name, scheduler_from_config
+from ds_accum.config.spelling import closest_word
+from ds_accum.lint.built_from_config import scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix
@@ -149,8 +150,8 @@ def _fix(name: str) -> Fix | None:
 
 
 def _meant(name: str) -> str | None:
-    own = _OTHER_NAMES.get(name.lower()) or closest_name(name, deepspeed_schedulers())
-    return own or closest_name(name, [known for known in torch_schedulers() if known not in NOT_FROM_A_FILE])
+    own = _OTHER_NAMES.get(name.lower()) or closest_word(name, deepspeed_schedulers())
+    return own or closest_word(name, [known for known in torch_schedulers() if known not in NOT_FROM_A_FILE])
 
 
 RULE = Rule(

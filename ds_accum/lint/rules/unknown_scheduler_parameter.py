@@ -17,13 +17,14 @@ from ds_accum.config.optimizers import (
     scheduler_signature,
     torch_schedulers,
 )
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.built_from_config import params_of, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix
 from ds_accum.lint.mends import removed, renamed
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import did_you_mean, shown
+from ds_accum.lint.wording import shown
 
 BAD = (
     Example(
@@ -100,7 +101,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 
 def _meant(name: str, key: str) -> str | None:
     signature = scheduler_signature(name)
-    return did_you_mean(key, signature.parameters) if signature is not None else None
+    return closest_word(key, signature.parameters) if signature is not None else None
 
 
 def _fix(name: str, key: str, params: Mapping[Any, Any], is_gone: bool) -> Fix | None:

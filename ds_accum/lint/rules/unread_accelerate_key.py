@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from ds_accum.config.embedded import ACCELERATE_KEYS, accelerate_settings
 from ds_accum.config.launch import Launch
+from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import did_you_mean, shown
+from ds_accum.lint.wording import shown
 
 _CONFIG = (
     '{{"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 1,'
@@ -57,7 +58,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     for name, value in settings.items():
         if name in ACCELERATE_KEYS or not isinstance(name, str):
             continue
-        meant = did_you_mean(name, ACCELERATE_KEYS)
+        meant = closest_word(name, ACCELERATE_KEYS)
         if meant is None and name not in known_to_deepspeed:
             continue  # any other option of `accelerate launch`, or a note of the author's
         if value == "auto":
