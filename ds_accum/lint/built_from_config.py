@@ -13,14 +13,17 @@ from ds_accum.config import support
 from ds_accum.config.model import BlockReading
 from ds_accum.config.optimizers import OptimizerChoice
 from ds_accum.lint.context import LintContext
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, UNLESS_THE_SCRIPT_PASSES_ONE
 from ds_accum.lint.wording import shown
 
-UNLESS_THE_SCRIPT_PASSES_A_SCHEDULER = "unless the script passes its own scheduler"
+# For what only fails once DeepSpeed gets an optimizer, where the config names none.
+_IF_THE_SCRIPT_PASSES_AN_OPTIMIZER = "if the script passes an optimizer"
+# For what only fails with the optimizer, or the scheduler, that the config names.
+_UNLESS_THE_SCRIPT_PASSES_AN_OPTIMIZER = "unless the script passes its own optimizer"
+_UNLESS_THE_SCRIPT_PASSES_A_SCHEDULER = "unless the script passes its own scheduler"
 
 
-class Built(NamedTuple):
-    """DeepSpeed builds it, with certainty or, with `depends_on`, if an unknown input has it so."""
+class Condition(NamedTuple):
+    """DeepSpeed has it so, with certainty or, with `depends_on`, if an unknown input has it so."""
 
     depends_on: str | None = None
 
@@ -31,30 +34,36 @@ class Built(NamedTuple):
         return f"{self.depends_on}, and {condition}"
 
 
-def optimizer_from_config(context: LintContext) -> Built | None:
+def any_optimizer(context: LintContext) -> Condition | None:
+    """When DeepSpeed gets an optimizer, one that the config names or the script's own; None: it never does."""
+    has_one = support.has_optimizer(context.config, context.launch)
+    if has_one is False:
+        return None
+    return Condition(depends_on=_IF_THE_SCRIPT_PASSES_AN_OPTIMIZER if has_one is None else None)
+
+
+def optimizer_from_config(context: LintContext) -> Condition | None:
     """When DeepSpeed builds the optimizer that the config names; None: it never does."""
     builds = context.builds_optimizer_from_config
     if builds is False:
         return None
-    return Built(depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if builds is None else None)
+    return Condition(depends_on=_UNLESS_THE_SCRIPT_PASSES_AN_OPTIMIZER if builds is None else None)
 
 
-def scheduler_from_config(context: LintContext) -> Built | None:
+def scheduler_from_config(context: LintContext) -> Condition | None:
     """When DeepSpeed builds the scheduler that the config names; None: it never does.
 
     It does so for an optimizer only, whoever brings that, and only if the script passes no scheduler. Before 0.14.5 the
     config's came first.
     """
     passes_one = context.launch.client_scheduler if context.version >= (0, 14, 5) else False
-    optimizer = support.has_optimizer(context.config, context.launch)
-    if context.block("scheduler").get("type") is None or passes_one or optimizer is False:
+    optimizer = any_optimizer(context)
+    if context.block("scheduler").get("type") is None or passes_one or optimizer is None:
         return None
-    clauses = []
-    if optimizer is None:
-        clauses.append(IF_THE_SCRIPT_PASSES_ONE)
+    clauses = [] if optimizer.depends_on is None else [optimizer.depends_on]
     if passes_one is None:
-        clauses.append("and no scheduler" if clauses else UNLESS_THE_SCRIPT_PASSES_A_SCHEDULER)
-    return Built(depends_on=" ".join(clauses) or None)
+        clauses.append("and no scheduler" if clauses else _UNLESS_THE_SCRIPT_PASSES_A_SCHEDULER)
+    return Condition(depends_on=" ".join(clauses) or None)
 
 
 def params_of(block: BlockReading) -> Mapping[Any, Any]:

@@ -12,12 +12,6 @@ from typing import Any
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.wording import shown
 
-IF_THE_SCRIPT_PASSES_ONE = "if the script passes an optimizer"
-"""The unknown input of what only fails once DeepSpeed gets an optimizer, where the config names none."""
-
-UNLESS_THE_SCRIPT_PASSES_ONE = "unless the script passes its own optimizer"
-"""The unknown input of what only fails for the optimizer that the config names."""
-
 
 def origin(context: LintContext, *path: str) -> str:
     """Where the value of a setting comes from: "line 4", "the default"."""

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from ds_accum.config import support
 from ds_accum.config.support import Dtype
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, zero_stage
+from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import shown
 
 BAD = (
@@ -56,13 +57,13 @@ def check(context: LintContext) -> Iterator[Finding]:
     dtype, model = support.dtype_of(word), support.model_dtype(config)
     if config.zero_stage != 0 or dtype is None or dtype == model or _had_a_class_of_its_own(context, model, dtype):
         return
-    optimizer = support.has_optimizer(config, context.launch)
     depends_on = None
     if not (model == "bf16" and dtype != "fp32"):
         # bf16 gets `BF16_Optimizer` even without an optimizer, which takes fp32 and bf16; else nobody looks.
-        if optimizer is False:
+        optimizer = any_optimizer(context)
+        if optimizer is None:
             return
-        depends_on = IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None
+        depends_on = optimizer.depends_on
     yield Finding(
         at=("data_types", "grad_accum_dtype"),
         message=f"data_types.grad_accum_dtype {shown(word)} differs from the {model} of the model, which"

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, setting, zero_stage
+from ds_accum.lint.setting_words import setting, zero_stage
 
 BAD = (
     Example(
@@ -92,9 +93,9 @@ def check(context: LintContext) -> Iterator[Finding]:
     config = context.config
     if config.zero_stage not in (1, 2, 3) or not support.autocasts_to_fp16(config) or config.enabled("fp16"):
         return
-    optimizer, clipping = support.has_optimizer(config, context.launch), config.top.get("gradient_clipping")
+    optimizer, clipping = any_optimizer(context), config.top.get("gradient_clipping")
     # The optimizer of bf16 with fp32 accumulation has no GradScaler.
-    if optimizer is False or support.uses_bf16_optimizer(config):
+    if optimizer is None or support.uses_bf16_optimizer(config):
         return
     clips = isinstance(clipping, int | float) and clipping > 0
     if clips:
@@ -109,7 +110,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"{zero_stage(context)} {what}",
         help='use "bfloat16", or the fp16 block in the place of torch_autocast',
         severity=None if clips else Severity.WARNING,
-        depends_on=IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None,
+        depends_on=optimizer.depends_on,
         fix=Fix(title="autocast to bf16", changes=(SetValue(("torch_autocast", "dtype"), "bfloat16"),)),
     )
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.mends import replaced
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, zero_stage
+from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import shown, what
 
 BAD = (
@@ -117,10 +118,10 @@ def _unknown(context: LintContext, key: str, word: Any) -> Iterator[Finding]:
     depends_on = None
     if key == "grad_accum_dtype" and context.config.zero_stage == 0 and not context.config.enabled("bf16"):
         # Nobody asks for the word where DeepSpeed wraps no optimizer.
-        optimizer = support.has_optimizer(context.config, context.launch)
-        if optimizer is False:
+        optimizer = any_optimizer(context)
+        if optimizer is None:
             return
-        depends_on = IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None
+        depends_on = optimizer.depends_on
     meant = support.dtype_of(word.lower()) if isinstance(word, str) else None
     yield Finding(
         at=("data_types", key),

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from ds_accum.config import support
 from ds_accum.config.document import Path
 from ds_accum.config.launch import Launch
+from ds_accum.lint.built_from_config import any_optimizer, optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, UNLESS_THE_SCRIPT_PASSES_ONE, origin
+from ds_accum.lint.setting_words import origin
 from ds_accum.lint.wording import dotted, shown
 
 BAD = (
@@ -76,11 +77,11 @@ def check(context: LintContext) -> Iterator[Finding]:
     fp16_path: Path = ("fp16", "fp16_master_weights_and_grads")
     bf16_path: Path = (*bf16.path, "bf16_master_weights_and_grads")
     keeps_fp16, keeps_bf16 = support.keeps_fp16_master_weights(config), bool(bf16.get(str(bf16_path[-1])))
-    optimizer = support.has_optimizer(config, context.launch)
-    if config.zero_stage == 3 and optimizer is False:
+    optimizer = any_optimizer(context)
+    if config.zero_stage == 3 and optimizer is None:
         return
     # Without an optimizer ZeRO-1 and 2 refuse to start for that reason, ZeRO-3 starts.
-    depends_on = IF_THE_SCRIPT_PASSES_ONE if config.zero_stage == 3 and optimizer is None else None
+    depends_on = optimizer.depends_on if optimizer is not None and config.zero_stage == 3 else None
     if keeps_fp16 and keeps_bf16:
         yield Finding(
             at=bf16_path,
@@ -112,8 +113,8 @@ def _keeps_states_beside(context: LintContext, device: str | None) -> bool:
 
 def _other_optimizer(context: LintContext, path: Path) -> Iterator[Finding]:
     config = context.config
-    name = config.block("optimizer").get("type")
-    if not isinstance(name, str) or support.builds_cpu_adam(config) or context.builds_optimizer_from_config is False:
+    name, built = config.block("optimizer").get("type"), optimizer_from_config(context)
+    if not isinstance(name, str) or support.builds_cpu_adam(config) or built is None:
         return
     if support.zenflow(config) is not None and name.lower() in ("adam", "adamw"):
         other = f"zenflow ({context.line('zero_optimization', 'zenflow')}) has an Adam of its own"
@@ -124,7 +125,7 @@ def _other_optimizer(context: LintContext, path: Path) -> Iterator[Finding]:
         at=path,
         message=f"{dotted(path)} needs DeepSpeedCPUAdam, but {other}",
         help="use Adam or AdamW, or remove it",
-        depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+        depends_on=built.depends_on,
     )
 
 

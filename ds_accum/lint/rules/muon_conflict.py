@@ -15,7 +15,7 @@ from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import MUON, resolve_optimizer
 from ds_accum.config.schema import format_version
-from ds_accum.lint.built_from_config import Built, optimizer_from_config
+from ds_accum.lint.built_from_config import Condition, optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
@@ -140,7 +140,7 @@ def _is_wrapped_for_bf16(context: LintContext) -> bool:
     )
 
 
-def _conflict(context: LintContext, built: Built, muon: str, key: str) -> Finding:
+def _conflict(context: LintContext, built: Condition, muon: str, key: str) -> Finding:
     value = context.block(ZERO)[key]
     return Finding(
         at=(ZERO, key),

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE
 
 BAD = (
     Example(
@@ -75,10 +74,10 @@ def check(context: LintContext) -> Iterator[Finding]:
             continue
         depends_on = None
         if name == "offload_optimizer":
-            optimizer = support.has_optimizer(context.config, context.launch)
-            if optimizer is False:
+            optimizer = any_optimizer(context)
+            if optimizer is None:
                 continue
-            depends_on = IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None
+            depends_on = optimizer.depends_on
         yield Finding(
             at=(*offload.path, "nvme_path"),
             message=f'zero_optimization.{name} has the device "nvme", but no nvme_path',

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 from ds_accum.config import support
 from ds_accum.config.launch import Launch
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix, RemoveKey
 from ds_accum.lint.launch_facts import reducing_ranks
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, zero_stage
+from ds_accum.lint.setting_words import zero_stage
 from ds_accum.lint.wording import number, shown
 
 BAD = (
@@ -72,12 +73,12 @@ def check(context: LintContext) -> Iterator[Finding]:
         return
     if isinstance(factor, bool) or not isinstance(factor, int | float) or factor < 2 or factor != int(factor):
         return
-    ranks, optimizer = reducing_ranks(context), support.has_optimizer(config, context.launch)
-    if optimizer is False or ranks not in (None, factor):
+    ranks, optimizer = reducing_ranks(context), any_optimizer(context)
+    if optimizer is None or ranks not in (None, factor):
         return
     conditions = [] if ranks is not None else [f"if ZeRO reduces over {number(factor)} ranks"]
-    if optimizer is None:
-        conditions.append(IF_THE_SCRIPT_PASSES_ONE)
+    if optimizer.depends_on is not None:
+        conditions.append(optimizer.depends_on)
     message = (
         f"gradient_predivide_factor {shown(factor)} equals the {ranks} ranks that {zero_stage(context)} reduces over,"
         f" and gradients come out {ranks} times too small"

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, setting, zero_stage
+from ds_accum.lint.setting_words import setting, zero_stage
 from ds_accum.lint.wording import shown, what
 
 BAD = (
@@ -88,8 +89,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     prescale = config.top.get("prescale_gradients")
     if not prescale or not support.scatters_scaled_gradients(config):
         return
-    optimizer = support.has_optimizer(config, context.launch)
-    if config.zero_stage == 3 and optimizer is False:
+    optimizer = any_optimizer(context)
+    if config.zero_stage == 3 and optimizer is None:
         return
     said = (
         f"prescale_gradients {shown(prescale)} is"
@@ -103,7 +104,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         help='leave it out, or set "reduce_scatter": false in zero_optimization',
         fix=removed(("prescale_gradients",), is_safe=False),
         # Without an optimizer ZeRO-2 refuses to start for that reason, ZeRO-3 starts.
-        depends_on=IF_THE_SCRIPT_PASSES_ONE if config.zero_stage == 3 and optimizer is None else None,
+        depends_on=optimizer.depends_on if optimizer is not None and config.zero_stage == 3 else None,
     )
 
 

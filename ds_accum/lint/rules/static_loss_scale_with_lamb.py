@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
+from ds_accum.lint.built_from_config import optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.mends import removed
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import UNLESS_THE_SCRIPT_PASSES_ONE
 from ds_accum.lint.wording import shown
 
 BAD = (
@@ -56,7 +56,8 @@ GOOD = (
 
 def check(context: LintContext) -> Iterator[Finding]:
     name, fp16 = context.block("optimizer").get("type"), context.block("fp16")
-    if not isinstance(name, str) or name.lower() != "lamb" or context.builds_optimizer_from_config is False:
+    built = optimizer_from_config(context)
+    if not isinstance(name, str) or name.lower() != "lamb" or built is None:
         return
     scale = fp16.get("loss_scale")
     if scale in (None, 0) or not (fp16.block.kind == "model" or context.config.enabled("fp16")):
@@ -66,11 +67,11 @@ def check(context: LintContext) -> Iterator[Finding]:
         message=f"fp16.loss_scale is {_number(scale)}, but the optimizer {shown(name)}"
         f" ({context.line('optimizer', 'type')}) needs dynamic loss scaling, which is 0",
         help="remove it, or set it to 0",
-        depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+        depends_on=built.depends_on,
         # An optimizer of the script's own would train with this scale.
         fix=removed(
             ("fp16", "loss_scale"),
-            is_safe=bool(context.builds_optimizer_from_config) or not context.config.enabled("fp16"),
+            is_safe=built.depends_on is None or not context.config.enabled("fp16"),
         ),
     )
 

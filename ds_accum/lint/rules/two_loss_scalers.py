@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.fix import Fix, RemoveKey
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, origin, zero_stage
+from ds_accum.lint.setting_words import origin, zero_stage
 
 BAD = (
     Example(
@@ -92,8 +93,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     config = context.config
     if not (config.enabled("fp16") and support.autocasts_to_fp16(config)) or config.zero_stage is None:
         return
-    optimizer = support.has_optimizer(config, context.launch)
-    if optimizer is False or context.version < SINCE:
+    optimizer = any_optimizer(context)
+    if optimizer is None or context.version < SINCE:
         return
     autocast, fp16 = (origin(context, "torch_autocast", "dtype"), origin(context, "fp16", "enabled"))
     without_zero = config.zero_stage == 0
@@ -107,7 +108,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             else f"has the gradient divided by two loss scales at {zero_stage(context)}, and the loss multiplied by one"
         ),
         help="keep one of the two",
-        depends_on=IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None,
+        depends_on=optimizer.depends_on,
         fix=Fix(title="remove torch_autocast", changes=(RemoveKey(("torch_autocast",)),)),
     )
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config import support
+from ds_accum.lint.built_from_config import any_optimizer
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, origin, zero_stage
+from ds_accum.lint.setting_words import origin, zero_stage
 from ds_accum.lint.wording import shown
 
 SINCE = (0, 18, 3)
@@ -98,9 +99,9 @@ def check(context: LintContext) -> Iterator[Finding]:
     config, fp16 = context.config, context.block("fp16")
     if context.version < SINCE or config.zero_stage != 0 or not config.enabled("fp16") or context.engine == "ds-accum":
         return
-    optimizer = support.has_optimizer(config, context.launch)
+    optimizer = any_optimizer(context)
     static, power = fp16.get("loss_scale"), fp16.get("initial_scale_power")
-    if optimizer is False or static == 1 or not isinstance(static, int | float) or support.autocasts_to_fp16(config):
+    if optimizer is None or static == 1 or not isinstance(static, int | float) or support.autocasts_to_fp16(config):
         return
     if static == 0:
         if not isinstance(power, int):
@@ -115,7 +116,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         help="use ZeRO stage 1, which does both, or bf16",
         # A dynamic scale that starts at 1 divides by nothing until it first grows.
         severity=Severity.WARNING if static == 0 and power == 0 else None,
-        depends_on=IF_THE_SCRIPT_PASSES_ONE if optimizer is None else None,
+        depends_on=optimizer.depends_on,
         fix=Fix(title="use ZeRO stage 1", changes=(SetValue(("zero_optimization", "stage"), 1),)),
     )
 

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.config.model import BlockReading
+from ds_accum.lint.built_from_config import any_optimizer, optimizer_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.setting_words import IF_THE_SCRIPT_PASSES_ONE, UNLESS_THE_SCRIPT_PASSES_ONE, setting, zero_stage
+from ds_accum.lint.setting_words import setting, zero_stage
 from ds_accum.lint.wording import shown
 
 BAD = (
@@ -163,15 +164,15 @@ def _surroundings(context: LintContext, zenflow: BlockReading) -> Iterator[Findi
         )
         return
     if zenflow["offload"] and support.overlaps_communication(config) is False:
-        optimizer = support.has_optimizer(config, context.launch)
+        optimizer = any_optimizer(context)
         # ZeRO-3 learnt ZenFlow in 0.18.1; without an optimizer ZeRO-1 and 2 don't start for that reason, ZeRO-3 does.
-        if stage < 3 or (context.version >= (0, 18, 1) and optimizer is not False):
+        if stage < 3 or (context.version >= (0, 18, 1) and optimizer is not None):
             yield Finding(
                 at=(*_ZENFLOW, "offload"),
                 message="zero_optimization.zenflow.offload needs overlap_comm, but that is"
                 f" {setting(context, False, 'zero_optimization', 'overlap_comm').partition(' ')[2]}",
                 help='set "overlap_comm": true in zero_optimization',
-                depends_on=IF_THE_SCRIPT_PASSES_ONE if stage == 3 and optimizer is None else None,
+                depends_on=optimizer.depends_on if optimizer is not None and stage == 3 else None,
             )
     if stage == 3:
         return
@@ -204,8 +205,8 @@ def _surroundings(context: LintContext, zenflow: BlockReading) -> Iterator[Findi
 
 def _other_optimizer(context: LintContext) -> Iterator[Finding]:
     """ZenFlow hands its own optimizer an argument that no other takes (zenflow_stage_1_and_2.py)."""
-    other = _not_cpu_adam(context)
-    if other is None or context.builds_optimizer_from_config is False:
+    other, built = _not_cpu_adam(context), optimizer_from_config(context)
+    if other is None or built is None:
         return
     yield Finding(
         at=_ZENFLOW,
@@ -213,7 +214,7 @@ def _other_optimizer(context: LintContext) -> Iterator[Finding]:
         when=When.FIRST_STEP,
         message=f"ZenFlow at {zero_stage(context)} takes Adam or AdamW, but the config names {other}",
         help="use AdamW, or remove the block",
-        depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+        depends_on=built.depends_on,
     )
 
 
@@ -235,7 +236,8 @@ def _partial_offload(context: LintContext) -> Iterator[Finding]:
     ratio, device = offload.get("ratio"), offload.get("device")
     if config.zero_stage != 3 or ratio in (None, 1) or device not in ("cpu", "nvme"):
         return
-    if support.builds_cpu_adam(config) or context.builds_optimizer_from_config is False:
+    built = optimizer_from_config(context)
+    if support.builds_cpu_adam(config) or built is None:
         return
     other = _not_cpu_adam(context) or f"zenflow ({context.line(*_ZENFLOW)})"
     yield Finding(
@@ -243,7 +245,7 @@ def _partial_offload(context: LintContext) -> Iterator[Finding]:
         message=f"zero_optimization.offload_optimizer.ratio {shown(ratio)} takes DeepSpeedCPUAdam, but the config names"
         f" {other}",
         help="use Adam or AdamW, or remove the ratio",
-        depends_on=UNLESS_THE_SCRIPT_PASSES_ONE if context.builds_optimizer_from_config is None else None,
+        depends_on=built.depends_on,
     )
 
 

@@ -18,7 +18,7 @@ from ds_accum.config.document import Path
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizer_values import ValueKind, kinds_of
 from ds_accum.config.optimizers import MUON, OptimizerChoice, resolve_optimizer
-from ds_accum.lint.built_from_config import Built, class_behind_the_type, optimizer_from_config, params_of
+from ds_accum.lint.built_from_config import Condition, class_behind_the_type, optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.mends import without_quotes
@@ -139,7 +139,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 
 
 def _refused_by_the_constructor(
-    context: LintContext, built: Built, choice: OptimizerChoice, params: Mapping[Any, Any]
+    context: LintContext, built: Condition, choice: OptimizerChoice, params: Mapping[Any, Any]
 ) -> Iterator[Finding]:
     for key, kind in kinds_of(choice.name, version=context.version).items():
         if key not in params or key in choice.kept_back or kind.accepts(params[key]):
@@ -161,7 +161,7 @@ def _refused_by_the_constructor(
 
 
 def _refused_by_the_first_step(
-    context: LintContext, built: Built, choice: OptimizerChoice, params: Mapping[Any, Any]
+    context: LintContext, built: Condition, choice: OptimizerChoice, params: Mapping[Any, Any]
 ) -> Iterator[Finding]:
     earlier = kinds_of(choice.name, version=context.version)
     for key, kind in kinds_of(choice.name, version=context.version, moment="first step").items():
