@@ -1,4 +1,4 @@
-"""Whether DeepSpeed builds the optimizer and the scheduler that a config names, and how messages name what it builds.
+"""Whether DeepSpeed gets an optimizer, whether it builds what the config names, and how messages name what it builds.
 
 A script may hand its own to `deepspeed.initialize`; the config's are then ignored without a word. What can't be known
 is an unknown input, and each finding about them says on which it depends.
@@ -7,7 +7,7 @@ is an unknown input, and each finding about them says on which it depends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from ds_accum.config import support
 from ds_accum.config.model import BlockReading
@@ -70,11 +70,6 @@ def params_of(block: BlockReading) -> Mapping[Any, Any]:
     """The `params` of an optimizer or a scheduler; none where they are absent or no object."""
     params = block.get("params")
     return params if isinstance(params, Mapping) else {}
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a parameter's value can be computed with and printed: no boolean, nothing infinite."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def class_behind_the_type(context: LintContext, choice: OptimizerChoice) -> str:

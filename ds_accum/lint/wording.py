@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from ds_accum.config.document import Path
 
@@ -39,6 +39,11 @@ def number(value: float) -> str:
     from ds_accum.batch.wording import show  # with all of `batch`, which a clean config does without
 
     return show(int(value))
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value can be computed with and said as a `number`: no boolean, nothing infinite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def kind_of(value: Any) -> str:

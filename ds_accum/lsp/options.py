@@ -53,7 +53,7 @@ def told_by(options: Any, *, release: tuple[Version, str]) -> CommandLine:
 
 def _size(value: Any) -> int:
     # Numbers that were JSON's may arrive as floats.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 or value < 1:
         raise ValueError(f"must be a number of at least 1, not {value!r}")
     return int(value)
 

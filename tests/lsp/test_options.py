@@ -64,6 +64,7 @@ def test_there_is_an_option_for_every_field_of_a_launch_that_an_editor_can_know(
         ([], "the options must be an object"),
         ({"world_size": 8}, "there is no option world_size"),
         ({"worldSize": 0}, "option worldSize must be a number of at least 1, not 0"),
+        ({"worldSize": float("inf")}, "option worldSize must be a number of at least 1, not inf"),
         ({"worldSize": True}, "option worldSize must be a number of at least 1"),
         ({"worldSize": []}, "option worldSize must be a number of ranks"),
         ({"worldSize": "8"}, "option worldSize must be a number of at least 1, not '8'"),

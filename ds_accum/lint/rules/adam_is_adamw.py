@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
-from ds_accum.lint.built_from_config import is_number, optimizer_from_config, params_of
+from ds_accum.lint.built_from_config import optimizer_from_config, params_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, RemoveKey, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import shown
+from ds_accum.lint.wording import is_number, shown
 
 SWITCH = "adam_w_mode"
 PARAMS = ("optimizer", "params")

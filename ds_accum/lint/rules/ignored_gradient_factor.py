@@ -18,7 +18,7 @@ from ds_accum.lint.fix import Fix, RemoveKey
 from ds_accum.lint.launch_facts import is_one_rank
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import setting, zero_stage
-from ds_accum.lint.wording import shown
+from ds_accum.lint.wording import is_number, shown
 
 BAD = (
     Example(
@@ -127,7 +127,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     if config.top.get("prescale_gradients") and not support.averages_gradients(config):
         yield _not_looked_at(context, "prescale_gradients", _summed(context))
     factor = config.top.get("gradient_predivide_factor")
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or factor == 1:
+    if not is_number(factor) or factor == 1:
         return
     if not (support.divides_before_reducing(config) or support.scatters_scaled_gradients(config)):
         reason = _why_there_is_no_factor(context)

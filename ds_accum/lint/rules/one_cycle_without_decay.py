@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
-from ds_accum.lint.built_from_config import is_number, params_of, scheduler_from_config
+from ds_accum.lint.built_from_config import params_of, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.rule import Example, Report, Rule
-from ds_accum.lint.wording import shown
+from ds_accum.lint.wording import is_number, shown
 
 _PARAMS = ("scheduler", "params")
 

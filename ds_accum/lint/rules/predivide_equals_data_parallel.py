@@ -18,7 +18,7 @@ from ds_accum.lint.fix import Fix, RemoveKey
 from ds_accum.lint.launch_facts import reducing_ranks
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import zero_stage
-from ds_accum.lint.wording import number, shown
+from ds_accum.lint.wording import is_number, number, shown
 
 BAD = (
     Example(
@@ -71,7 +71,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     factor = config.top.get("gradient_predivide_factor")
     if config.zero_stage != 3 or not support.divides_before_reducing(config) or context.engine == "ds-accum":
         return
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or factor < 2 or factor != int(factor):
+    if not is_number(factor) or factor < 2 or factor != int(factor):
         return
     ranks, optimizer = reducing_ranks(context), any_optimizer(context)
     if optimizer is None or ranks not in (None, factor):

@@ -14,12 +14,13 @@ from typing import Any
 from ds_accum.config import support
 from ds_accum.config.launch import Launch
 from ds_accum.config.optimizers import MUON, resolve_optimizer
-from ds_accum.lint.built_from_config import is_number, params_of, scheduler_from_config
+from ds_accum.lint.built_from_config import params_of, scheduler_from_config
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.rules.default_learning_rate import DEFAULTS
+from ds_accum.lint.wording import is_number
 
 DEFAULT_MAX = 1e-3
 
