@@ -18,6 +18,7 @@ from typing import Any
 from ds_accum.config.document import Document, Path, Syntax
 from ds_accum.config.huggingface import FILLED_IN, fill_in
 from ds_accum.config.launch import Framework, Launch
+from ds_accum.config.paths import value_at
 from ds_accum.config.schema import newest_version, schema_for
 
 # Accelerate's names for DeepSpeed's settings (accelerate/commands/launch.py and utils/dataclasses.py, DeepSpeedPlugin).
@@ -171,9 +172,7 @@ _TELLING_BYTES = tuple(
 
 def _filled_in(values: Mapping[str, Any]) -> Iterator[Path]:
     for path in FILLED_IN:
-        held: Any = values
-        for key in path:
-            held = held.get(key) if isinstance(held, Mapping) else None
+        held = value_at(values, path)
         if isinstance(held, str) and held == "auto":
             yield path
 

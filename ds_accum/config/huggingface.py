@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ds_accum.config.document import Path
+from ds_accum.config.paths import value_at
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def fill_in(values: Mapping[str, Any], arguments: TrainingArguments | None, worl
     unfilled = set()
     for filling in _FILLINGS:
         holder: Any = filled
-        if _held(values, filling.path) != "auto":
+        if value_at(values, filling.path) != "auto":
             continue
         for key in filling.path[:-1]:
             holder[key] = dict(holder[key])
@@ -112,19 +113,12 @@ def find_mismatches(
 ) -> Iterator[Mismatch]:
     """Every value of a config, as its file gives it, that Trainer would refuse."""
     for filling in _FILLINGS:
-        value = _held(values, filling.path)
+        value = value_at(values, filling.path)
         if value is None or value == "auto" or not filling.must_match:
             continue
         expected = _value(filling, arguments, world_size)
         if expected is not None and value != expected:
             yield Mismatch(path=filling.path, value=value, expected=expected, arguments=filling.arguments)
-
-
-def _held(values: Mapping[str, Any], path: Path) -> Any:
-    held: Any = values
-    for key in path:
-        held = held.get(key) if isinstance(held, Mapping) else None
-    return held
 
 
 def _value(filling: _Filling, arguments: TrainingArguments, world_size: int | None) -> Any:

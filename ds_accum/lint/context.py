@@ -11,6 +11,7 @@ from ds_accum.config.embedded import EmbeddedConfig
 from ds_accum.config.huggingface import Mismatch, find_mismatches
 from ds_accum.config.launch import Engine, Launch
 from ds_accum.config.model import BlockReading, DeepSpeedConfig
+from ds_accum.config.paths import mapping_at
 from ds_accum.config.resolve import BatchResolution, resolve_batch
 from ds_accum.config.schema import Version
 from ds_accum.lint.origin import PLAIN_TEXT, Origin
@@ -93,10 +94,7 @@ class LintContext:
 
     def siblings(self, path: Path) -> Container[Any]:
         """The keys beside the one at a path, and that one."""
-        held: Any = self.values
-        for part in path[:-1]:
-            held = held[part]
-        return held if isinstance(held, Mapping) else ()
+        return mapping_at(self.values, path[:-1])
 
     def line(self, *path: str | int) -> str:
         """Where a value is written, and what it is filled in from: "line 4", "line 4, from bf16 of --hf-args"."""

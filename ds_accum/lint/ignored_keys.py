@@ -21,6 +21,7 @@ from typing import Any
 from ds_accum.config.document import Path
 from ds_accum.config.model import BlockReading
 from ds_accum.config.optimizers import resolve_optimizer, scheduler_signature
+from ds_accum.config.paths import NOTHING, value_at
 from ds_accum.config.resolve import ACCUMULATION, GLOBAL_BATCH, MICRO_BATCH
 from ds_accum.config.schema import Block, Change, Schema, last_change, newest_version, schema_for
 from ds_accum.lint.context import LintContext
@@ -202,12 +203,7 @@ def _is_taken(context: LintContext, path: Path) -> bool:
     """Whether the file sets, or the framework fills in, what stands at a path: then nothing is missing there."""
     if path in context.embedded.filled_in:
         return True
-    value: Any = context.values
-    for part in path:
-        if not isinstance(value, Mapping) or part not in value:
-            return False
-        value = value[part]
-    return True
+    return value_at(context.values, path, NOTHING) is not NOTHING
 
 
 # --- where a key belongs ----------------------------------------------------------------------------------------------

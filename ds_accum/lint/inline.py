@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ds_accum.config.document import Document, Path
 from ds_accum.config.launch import FRAMEWORK_ALIASES, FRAMEWORKS, Framework, Launch
+from ds_accum.config.paths import mapping_at
 from ds_accum.errors import LayoutError
 
 __all__ = ["IGNORE", "NOTHING", "Inline", "read_inline"]
@@ -53,7 +54,7 @@ NOTHING = Inline()
 
 def read_inline(document: Document) -> Inline:
     """The settings in a document, `NOTHING` where it has none."""
-    values = _object(document.value, "ds_accum", "lint")
+    values = mapping_at(document.value, IGNORE[:-1])
     if not values or "deepspeed_config" in document.value:
         return NOTHING
     ignore = values.get("ignore")
@@ -67,10 +68,3 @@ def read_inline(document: Document) -> Inline:
         world_size=world_size if type(world_size) is int and world_size >= 1 else None,
         framework=framework if framework in FRAMEWORKS else None,
     )
-
-
-def _object(value: Any, *keys: str) -> Mapping[str, Any]:
-    """What lies below these keys; {} where one of them is missing or leads to something else."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}

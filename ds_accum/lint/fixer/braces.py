@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from ds_accum.config.document import Document, Path, Span, Syntax
+from ds_accum.config.paths import value_at
 from ds_accum.lint.fix import TextEdit
-from ds_accum.lint.fixer.intended import value_at
 from ds_accum.lint.fixer.members import (
     Member,
     Token,

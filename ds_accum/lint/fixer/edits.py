@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from ds_accum.config.document import BYTE_ORDER_MARK, Document, Path, Syntax, read_text
 from ds_accum.config.embedded import EmbeddedConfig
+from ds_accum.config.paths import NOTHING, value_at
 from ds_accum.lint.fix import Change, Fix, MoveKey, RemoveKey, RenameKey, SetValue, TextEdit, TextFix
 from ds_accum.lint.fixer import blocks, braces
-from ds_accum.lint.fixer.intended import NOTHING, NotApplicable, changed, is_same, value_at
+from ds_accum.lint.fixer.intended import NotApplicable, changed, is_same
 from ds_accum.lint.fixer.pieces import Pieces
 from ds_accum.lint.fixer.writing import Style, written_key, written_scalar, written_value
 
@@ -111,8 +112,8 @@ class _Step(NamedTuple):
 def _steps(document: Document, change: Change) -> list[_Step]:
     if not isinstance(change, MoveKey):
         return [_Step(change)]
-    value, span = value_at(document.value, change.at), document.value_span(change.at)
-    if value is NOTHING or span is None or value_at(document.value, change.to) is not NOTHING:
+    value, span = value_at(document.value, change.at, NOTHING), document.value_span(change.at)
+    if value is NOTHING or span is None or value_at(document.value, change.to, NOTHING) is not NOTHING:
         raise NotApplicable
     written = document.text[span.start : span.end]
     if len(written.splitlines()) > 1:
@@ -127,11 +128,11 @@ def _edits(document: Document, change: SetValue | RemoveKey | RenameKey, written
     if isinstance(change, RemoveKey):
         in_braces = _is_in_braces(document, change.at[:-1])
         return braces.removed(document, change.at) if in_braces else blocks.removed(document, change.at)
-    if value_at(document.value, change.at) is not NOTHING:
+    if value_at(document.value, change.at, NOTHING) is not NOTHING:
         return _replaced(document, change)
     # The deepest object that is there gets what is missing of the path, as one new member.
     length = 1
-    while value_at(document.value, change.at[:length]) is not NOTHING:
+    while value_at(document.value, change.at[:length], NOTHING) is not NOTHING:
         length += 1
     value = change.value
     for part in reversed(change.at[length:]):

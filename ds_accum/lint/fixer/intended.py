@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ds_accum.config.document import Path
+from ds_accum.config.paths import NOTHING, value_at
 from ds_accum.lint.fix import Change, RemoveKey, RenameKey, SetValue
 
-__all__ = ["NOTHING", "NotApplicable", "changed", "is_same", "value_at"]
-
-
-NOTHING = object()
-"""What there is at a path that the config does not hold."""
+__all__ = ["NotApplicable", "changed", "is_same"]
 
 
 class NotApplicable(Exception):
@@ -28,21 +25,9 @@ def changed(value: Any, change: Change) -> Any:
         return _remove(value, change.at)
     if isinstance(change, RenameKey):
         return _in_parent(value, change.at, lambda parent: _renamed(parent, change.at[-1], change.name))
-    if value_at(value, change.to) is not NOTHING:
+    if value_at(value, change.to, NOTHING) is not NOTHING:
         raise NotApplicable
     return _remove(_set(value, change.to, value_at(value, change.at)), change.at)
-
-
-def value_at(value: Any, path: Path) -> Any:
-    """The value at a path, `NOTHING` where there is none."""
-    for part in path:
-        if isinstance(value, dict):
-            value = value.get(part, NOTHING)
-        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
-            value = value[part]
-        else:
-            return NOTHING
-    return value
 
 
 def is_same(left: Any, right: Any) -> bool:
@@ -65,7 +50,7 @@ def _in_parent(value: Any, path: Path, change: Callable[[Any], Any], depth: int 
     if depth == len(path) - 1:
         return change(value)
     part = path[depth]
-    if value_at(value, (part,)) is NOTHING:
+    if value_at(value, (part,), NOTHING) is NOTHING:
         raise NotApplicable
     copy = value.copy()
     copy[part] = _in_parent(value[part], path, change, depth + 1)
@@ -76,7 +61,7 @@ def _set(value: Any, path: Path, new: Any) -> Any:
     if not path:
         raise NotApplicable
     known = 0
-    while known < len(path) and value_at(value, path[: known + 1]) is not NOTHING:
+    while known < len(path) and value_at(value, path[: known + 1], NOTHING) is not NOTHING:
         known += 1
     for part in reversed(path[known + 1 :]):
         new = {part: new}

@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal, NamedTuple
 
 from ds_accum.config.document import BYTE_ORDER_MARK, Document, Path, Span, Syntax
-from ds_accum.lint.fixer.intended import value_at
+from ds_accum.config.paths import value_at
 
 __all__ = [
     "Member",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ds_accum.config.document import Path
+from ds_accum.config.paths import NOTHING, mapping_at, value_at
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
 from ds_accum.lint.rule import Example, Report, Rule
@@ -104,18 +105,16 @@ _AT_FIRST_STEP: tuple[Path, ...] = ((_SCHEDULE, _SETTINGS, "require_steps"), (_S
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    random_ltd = context.values
-    for part in _AT:
-        random_ltd = _mapping(random_ltd.get(str(part)))
+    random_ltd = mapping_at(context.values, _AT)
     if not random_ltd.get("enabled"):
         return
-    if _mapping(random_ltd.get("layer_token_lr_schedule")).get("enabled"):
+    if value_at(random_ltd, ("layer_token_lr_schedule", "enabled")):
         yield Finding(
             at=(*_AT, "layer_token_lr_schedule", "enabled"),
             message="random_ltd.layer_token_lr_schedule is enabled, and DeepSpeed has not implemented it",
             help="remove it",
         )
-    schedule = _mapping(random_ltd.get(_SCHEDULE))
+    schedule = mapping_at(random_ltd, (_SCHEDULE,))
     missing = [path for path in _AT_START if not _has(random_ltd, path)]
     without_settings = [path for path in _AT_FIRST_STEP if not _has(random_ltd, path)]
     if missing or without_settings:
@@ -162,16 +161,7 @@ def _grows(schedule: Mapping[str, Any]) -> bool:
 
 
 def _has(random_ltd: Mapping[str, Any], path: Path) -> bool:
-    held: Any = random_ltd
-    for part in path:
-        if not isinstance(held, Mapping) or part not in held:
-            return False
-        held = held[part]
-    return True
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value_at(random_ltd, path, NOTHING) is not NOTHING
 
 
 def _all_of(paths: list[Path]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ds_accum.config.paths import value_at
 from ds_accum.config.spelling import closest_word
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
@@ -72,18 +73,11 @@ def check(context: LintContext) -> Iterator[Finding]:
         else:
             yield Finding(
                 at=at,
-                message=f"{dotted(at)}: {sentence}, but is {shown(_value(context, at))}",
+                message=f"{dotted(at)}: {sentence}, but is {shown(value_at(context.values, at))}",
                 help="change the value",
                 severity=severity,
                 when=when,
             )
-
-
-def _value(context: LintContext, path: tuple[str | int, ...]) -> object:
-    value: object = context.values
-    for part in path:
-        value = value[part] if isinstance(value, dict | list) else None  # type: ignore[index]
-    return value
 
 
 RULE = Rule(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 from ds_accum.config.launch import Launch
+from ds_accum.config.paths import value_at
 from ds_accum.config.schema import Change, format_version, history
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
@@ -66,9 +66,7 @@ def _unknown_keys(context: LintContext, block: str) -> set[str]:
 
 def _is_switched_off(context: LintContext, path: tuple[str, ...]) -> bool:
     """Whether it asks for nothing: false, null, or a block that is empty or not enabled."""
-    value: Any = context.values
-    for part in path:
-        value = value[part]
+    value = value_at(context.values, path)
     return not (value.get("enabled", bool(value)) if isinstance(value, Mapping) else value)
 
 

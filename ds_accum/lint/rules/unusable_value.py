@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ds_accum.config.document import Path
+from ds_accum.config.paths import mapping_at, value_at
 from ds_accum.config.support import dtype_of
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, When
@@ -126,12 +127,8 @@ def _fix(path: Path, wanted: str, value: Any) -> Fix | None:
 _NUMBERS = ("a number", "an integer")
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _optimizer(context: LintContext) -> Iterator[Complaint]:
-    optimizer = _mapping(context.values.get("optimizer"))
+    optimizer = mapping_at(context.values, ("optimizer",))
     kind = optimizer.get("type")
     if kind is None:
         return  # without a type DeepSpeed does not look at the rest of the block
@@ -170,7 +167,7 @@ def _vocabulary_size(context: LintContext) -> Iterator[Complaint]:
 
 
 def _torch_autocast(context: LintContext) -> Iterator[Complaint]:
-    autocast = _mapping(context.values.get("torch_autocast"))
+    autocast = mapping_at(context.values, ("torch_autocast",))
     if "dtype" in autocast:
         word = autocast["dtype"]
         if dtype_of(word) is None:
@@ -193,12 +190,12 @@ def _data_types(context: LintContext) -> Iterator[Complaint]:
 
 
 def _checkpoint(context: LintContext) -> Iterator[Complaint]:
-    checkpoint = _mapping(context.values.get("checkpoint"))
+    checkpoint = mapping_at(context.values, ("checkpoint",))
     yield from _word(checkpoint, ("checkpoint", "tag_validation"), ("WARN", "IGNORE", "FAIL"), null=False)
-    stage = _mapping(checkpoint.get("parallel_write")).get("pipeline_stage", False)
+    stage = value_at(checkpoint, ("parallel_write", "pipeline_stage"), False)
     if stage not in (True, False):
         yield ("checkpoint", "parallel_write", "pipeline_stage"), "true or false", stage
-    writer = _mapping(checkpoint.get("writer"))
+    writer = mapping_at(checkpoint, ("writer",))
     yield from _word(writer, ("checkpoint", "writer", "type"), ("MOCK", "PYTHON", "FAST"), null=True)
     yield from _word(writer, ("checkpoint", "writer", "data_parallel"), ("REPLICA", "SOCKET", "MACHINE"), null=True)
 
@@ -211,7 +208,7 @@ def _word(holder: Mapping[str, Any], path: Path, words: tuple[str, ...], *, null
 
 
 def _autotuning(context: LintContext) -> Iterator[Complaint]:
-    autotuning = _mapping(context.values.get("autotuning"))
+    autotuning = mapping_at(context.values, ("autotuning",))
     for name in ("results_dir", "exps_dir"):
         if not autotuning.get(name, "default"):
             yield ("autotuning", name), "the path of a folder", autotuning[name]
@@ -221,12 +218,12 @@ def _autotuning(context: LintContext) -> Iterator[Complaint]:
 
 
 def _data_efficiency(context: LintContext) -> Iterator[Complaint]:
-    sampling = _mapping(_mapping(context.values.get("data_efficiency")).get("data_sampling"))
+    sampling = mapping_at(context.values, ("data_efficiency", "data_sampling"))
     base: Path = ("data_efficiency", "data_sampling")
-    curriculum = _mapping(sampling.get("curriculum_learning"))
+    curriculum = mapping_at(sampling, ("curriculum_learning",))
     if curriculum.get("enabled") and "curriculum_metrics" not in curriculum:
         yield (*base, "curriculum_learning"), "given its curriculum_metrics while it is enabled", curriculum
-    batching = _mapping(sampling.get("dynamic_batching"))
+    batching = mapping_at(sampling, ("dynamic_batching",))
     integers = ["min_batch_size", "max_batch_size"]
     if batching.get("enabled"):
         integers.append("max_tokens")
@@ -246,7 +243,7 @@ def _is_convertible(value: Any) -> bool:
 
 
 def _aio(context: LintContext) -> Iterator[Complaint]:
-    use_gds = _mapping(context.values.get("aio")).get("use_gds")
+    use_gds = mapping_at(context.values, ("aio",)).get("use_gds")
     if use_gds and context.launch.accelerator != "cuda":
         yield ("aio", "use_gds"), f"false on the accelerator {shown(context.launch.accelerator)}", use_gds
 
