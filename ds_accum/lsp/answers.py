@@ -11,6 +11,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Diagnostic, Severity
 from ds_accum.lint.explanation import rule_values
 from ds_accum.lint.fix import TextEdit, TextFix
+from ds_accum.lint.fixer import apart
 from ds_accum.lint.rules import RULES
 from ds_accum.lsp.checking import Checked, setting_at
 from ds_accum.lsp.positions import Places
@@ -116,7 +117,9 @@ def code_actions(
                     edit=edit(item.fix.edits),
                 )
             )
-    safe = _together([item.fix for item in checked.diagnostics if item.fix is not None and item.fix.is_safe])
+    # As many as can be applied at once; the rest is for a second time.
+    together = apart(item for item in checked.diagnostics if item.fix is not None and item.fix.is_safe)
+    safe = sorted(change for item in together if item.fix is not None for change in item.fix.edits)
     if safe and _wanted(FIX_ALL, params.context.only):
         actions.append(
             types.CodeAction(title="ds-accum: apply all safe fixes", kind=FIX_ALL, edit=edit(safe), is_preferred=None)
@@ -134,17 +137,3 @@ def _wanted(kind: str, only: Sequence[types.CodeActionKind | str] | None) -> boo
         return True
     asked = [item.value if isinstance(item, types.CodeActionKind) else item for item in only]
     return any(kind == item or kind.startswith(f"{item}.") or not item for item in asked)
-
-
-def _together(fixes: Iterable[TextFix]) -> list[TextEdit]:
-    """The edits of as many fixes as can be applied at once, in the order of the text; the rest is for a second time."""
-    chosen: list[TextEdit] = []
-    for fix in fixes:
-        if all(_apart(edit, other) for edit in fix.edits for other in chosen):
-            chosen.extend(fix.edits)
-    return sorted(chosen)
-
-
-def _apart(edit: TextEdit, other: TextEdit) -> bool:
-    # Two that only touch might insert at one place, where their order is anybody's guess.
-    return edit.end < other.start or other.end < edit.start

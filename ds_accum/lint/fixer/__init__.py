@@ -16,6 +16,6 @@ indentation, line ends, the byte order mark.
 """
 
 from ds_accum.lint.fixer.edits import in_document, text_fix
-from ds_accum.lint.fixer.passes import Fixed, fix_document
+from ds_accum.lint.fixer.passes import Fixed, apart, fix_document
 
-__all__ = ["Fixed", "fix_document", "in_document", "text_fix"]
+__all__ = ["Fixed", "apart", "fix_document", "in_document", "text_fix"]

@@ -13,7 +13,7 @@ from ds_accum.lint.fixer.edits import holds_exactly
 from ds_accum.lint.fixer.intended import changed
 from ds_accum.lint.fixer.pieces import edited
 
-__all__ = ["Fixed", "fix_document"]
+__all__ = ["Fixed", "apart", "fix_document"]
 
 # Each pass mends at least one finding. What a text with hundreds of them has left after so many, another run mends.
 _MOST_PASSES = 100
@@ -40,7 +40,7 @@ def fix_document(document: Document, lint: Lint, *, unsafe: bool = False) -> Fix
     diagnostics = tuple(lint(document))
     texts = {document.text}
     for _ in range(_MOST_PASSES):
-        chosen = _apart(item for item in diagnostics if _is_wanted(item, unsafe))
+        chosen = apart(item for item in diagnostics if _is_wanted(item, unsafe))
         if not chosen:
             break
         before, document = document, _applied(document, chosen)
@@ -59,7 +59,7 @@ def _is_wanted(diagnostic: Diagnostic, unsafe: bool) -> bool:
     return diagnostic.fix is not None and (unsafe or diagnostic.fix.is_safe)
 
 
-def _apart(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def apart(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Those whose fixes can be applied at once: neither their edits touch each other nor the keys that they change."""
     chosen: list[Diagnostic] = []
     edits: list[TextEdit] = []
