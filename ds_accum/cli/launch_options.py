@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ds_accum.config.schema import Version
     from ds_accum.config.training_arguments import TrainingArguments
 
-__all__ = ["ACCELERATORS", "ENGINES", "FRAMEWORKS", "LaunchOptions", "launch_options"]
+__all__ = ["ACCELERATORS", "ENGINES", "FRAMEWORKS", "FRAMEWORK_ALIASES", "LaunchOptions", "launch_options"]
 
+# What `ds_accum.config.launch` holds: said here again, so that --help does not load it.
 FRAMEWORKS = ("raw", "huggingface", "accelerate", "lightning", "gpt-neox")
-_FRAMEWORK_ALIASES = {"hf": "huggingface"}
+FRAMEWORK_ALIASES = {"hf": "huggingface"}
 ENGINES = ("stock", "ds-accum")
-# SUPPORTED_ACCELERATOR_LIST in deepspeed/accelerator/real_accelerator.py of 0.19.8.
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "mps", "hpu", "mlu", "sdaa", "supa", "klxpu")
 
 _YES_NO = click.Choice(["yes", "no"])
@@ -120,7 +120,7 @@ class LaunchOptions:
             "sequence_parallel_size": self.sequence_parallel_size,
             "expert_parallel_size": self.expert_parallel_size,
             "deepspeed_version": version,
-            "framework": _FRAMEWORK_ALIASES.get(self.framework or "", self.framework),
+            "framework": FRAMEWORK_ALIASES.get(self.framework or "", self.framework),
             "client_optimizer": _truth(self.client_optimizer),
             "client_scheduler": _truth(self.client_scheduler),
             "engine": self.engine,
@@ -203,7 +203,7 @@ _OPTIONS = (
     ),
     option(
         "--framework",
-        type=click.Choice([*FRAMEWORKS, *_FRAMEWORK_ALIASES]),
+        type=click.Choice([*FRAMEWORKS, *FRAMEWORK_ALIASES]),
         metavar="NAME",
         section=_SCRIPT,
         help=f"Who reads the config first: {', '.join(FRAMEWORKS)} (hf for short); else detected by what it holds.",

@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_of", "settings_lines", "settings_options"]
 
-# Parameter of the command -> the setting that it gives.
-_SETTINGS = {
-    "deepspeed_version": "target-deepspeed",
-    **dict.fromkeys(("world_size", "nodes", "gpus_per_node", "hostfile"), "world-size"),
-    "tensor_parallel_size": "tp",
-    "pipeline_parallel_size": "pp",
-    "context_parallel_size": "cp",
-    "sequence_parallel_size": "sp",
-    "expert_parallel_size": "ep",
-    "framework": "framework",
-    "client_optimizer": "client-optimizer",
-    "client_scheduler": "client-scheduler",
-    "engine": "engine",
-    "accelerator": "accelerator",
-    "select": "select",
-    "ignore": "ignore",
-    "fail_on": "fail-on",
-}
-
 _RULES = "Rules and settings"
 
 _OPTIONS = (
@@ -118,10 +99,16 @@ def judge_of(
 
 def _given() -> dict[str, str]:
     """Setting -> the options that give it in this call."""
+    from ds_accum.lint.in_force import LAUNCH_FIELDS
+
+    # A parameter of the command is called like the field of the launch that it gives.
+    settings = {field: setting for setting, field in LAUNCH_FIELDS.items()}
+    settings |= dict.fromkeys(("nodes", "gpus_per_node", "hostfile"), "world-size")
+    settings |= {"select": "select", "ignore": "ignore", "fail_on": "fail-on"}
     context = click.get_current_context()
     given: dict[str, str] = {}
     for parameter in context.command.params:
-        key = _SETTINGS.get(parameter.name or "")
+        key = settings.get(parameter.name or "")
         if (
             key is not None
             and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE

@@ -15,6 +15,7 @@ from ds_accum.config.launch import Launch
 from ds_accum.config.training_arguments import TrainingArguments
 from ds_accum.config.wording import printable
 from ds_accum.lint.diagnostic import Proof, When
+from ds_accum.lint.in_force import LAUNCH_FIELDS
 from ds_accum.lint.linter import lint_document
 from ds_accum.lint.reporters.full import diagnostic_lines
 from ds_accum.lint.reporters.terminal import Terminal, width_of, wrapped
@@ -36,20 +37,10 @@ PROVEN = {
     Proof.READ: "only read in the source, never run",
 }
 
-# Launch field -> the option of `ds-accum lint` that sets it.
+# Launch field -> the option of `ds-accum lint` that sets it: that of its setting, but for those that are no settings.
 _OPTIONS = {
-    "world_size": "--world-size",
-    "tensor_parallel_size": "--tp",
-    "pipeline_parallel_size": "--pp",
-    "context_parallel_size": "--cp",
-    "sequence_parallel_size": "--sp",
-    "expert_parallel_size": "--ep",
+    **{field: f"--{setting}" for setting, field in LAUNCH_FIELDS.items()},
     "deepspeed_version": "--deepspeed-version",
-    "framework": "--framework",
-    "client_optimizer": "--client-optimizer",
-    "client_scheduler": "--client-scheduler",
-    "engine": "--engine",
-    "accelerator": "--accelerator",
     "sequence_length": "--seq-len",
     "hf_arguments": "--hf-arg",
     "checkpoint": "--resume",
