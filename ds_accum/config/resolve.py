@@ -24,13 +24,12 @@ ACCUMULATION = "gradient_accumulation_steps"
 BATCH_KEYS = (GLOBAL_BATCH, MICRO_BATCH, ACCUMULATION)
 
 
-class Origin(str, Enum):
+class NumberOrigin(str, Enum):
     """Where a number came from."""
 
     WRITTEN = "written"
     DERIVED = "derived"
     DEFAULT = "default"
-    OPTION = "option"
 
 
 class DataParallel(NamedTuple):
@@ -94,13 +93,13 @@ class BatchResolution(NamedTuple):
     def _whole(self, key: str) -> int | None:
         return int(self.written[key]) if key in self.written else None
 
-    def origin(self, key: str) -> Origin:
+    def origin(self, key: str) -> NumberOrigin:
         """Where the value of one of the three batch keys came from."""
         if key in self.written:
-            return Origin.WRITTEN
+            return NumberOrigin.WRITTEN
         if key == ACCUMULATION and not (GLOBAL_BATCH in self.written and MICRO_BATCH in self.written):
-            return Origin.DEFAULT
-        return Origin.DERIVED
+            return NumberOrigin.DEFAULT
+        return NumberOrigin.DERIVED
 
 
 def resolve_data_parallel(values: Mapping[str, Any], launch: Launch) -> DataParallel:

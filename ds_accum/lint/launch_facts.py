@@ -5,7 +5,7 @@ None means unknown: a file alone does not say how many ranks there are, and a fr
 
 from __future__ import annotations
 
-from ds_accum.config.resolve import ACCUMULATION, Origin
+from ds_accum.config.resolve import ACCUMULATION, NumberOrigin
 from ds_accum.lint.context import LintContext
 
 
@@ -17,7 +17,7 @@ def accumulation_steps(context: LintContext) -> int | None:
         return written
     if context.has_filled_in_batch or batch.fault is not None or written is not None:
         return None
-    if batch.origin(ACCUMULATION) is Origin.DEFAULT:
+    if batch.origin(ACCUMULATION) is NumberOrigin.DEFAULT:
         return 1
     ledger = batch.ledger()
     return None if ledger is None else ledger.gradient_accumulation_steps

@@ -15,7 +15,7 @@ from ds_accum.config.resolve import (
     GLOBAL_BATCH,
     MICRO_BATCH,
     BatchFault,
-    Origin,
+    NumberOrigin,
     resolve_batch,
     resolve_data_parallel,
 )
@@ -69,11 +69,11 @@ def test_an_accepted_batch_has_its_ledger_and_the_origin_of_each_number() -> Non
     assert ledger is not None
     assert ledger.gradient_accumulation_steps == 4
     assert [resolution.origin(key) for key in (GLOBAL_BATCH, MICRO_BATCH, ACCUMULATION)] == [
-        Origin.WRITTEN,
-        Origin.WRITTEN,
-        Origin.DERIVED,
+        NumberOrigin.WRITTEN,
+        NumberOrigin.WRITTEN,
+        NumberOrigin.DERIVED,
     ]
-    assert resolve_batch(batch(micro=3), Launch(world_size=8)).origin(ACCUMULATION) is Origin.DEFAULT
+    assert resolve_batch(batch(micro=3), Launch(world_size=8)).origin(ACCUMULATION) is NumberOrigin.DEFAULT
 
 
 def test_the_scripts_own_layout_divides_the_world_and_the_config_key_does_not_count_then() -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from ds_accum.config import support
 from ds_accum.config.launch import Launch
-from ds_accum.config.resolve import ACCUMULATION, Origin
+from ds_accum.config.resolve import ACCUMULATION, NumberOrigin
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Severity, When
+from ds_accum.lint.launch_facts import accumulation_steps
 from ds_accum.lint.rule import Example, Report, Rule
 from ds_accum.lint.setting_words import setting
 from ds_accum.lint.wording import number
@@ -69,7 +70,9 @@ def check(context: LintContext) -> Iterator[Finding]:
     zenflow, stage = support.zenflow(context.config), context.config.zero_stage
     if zenflow is None or zenflow.errors or stage not in (1, 2, 3) or context.launch.pipeline_parallel_size > 1:
         return
-    interval, steps, said = zenflow["update_interval"], _accumulation_steps(context), _origin(context)
+    if context.batch.fault is not None:
+        return  # refused before
+    interval, steps, said = zenflow["update_interval"], accumulation_steps(context), _origin(context)
     if not isinstance(interval, int) or steps is None or steps < 2 or interval == steps:
         return
     than = "fewer" if interval < steps else "more"
@@ -81,19 +84,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     )
 
 
-def _accumulation_steps(context: LintContext) -> int | None:
-    """The steps of the config, written or derived; None where they are not known."""
-    if context.batch.fault is not None:
-        return None
-    written = context.batch.written.get(ACCUMULATION)
-    if written is not None:
-        return written if type(written) is int else None
-    ledger = context.batch.ledger()
-    return None if ledger is None else ledger.gradient_accumulation_steps
-
-
 def _origin(context: LintContext) -> str:
-    return context.line(ACCUMULATION) if context.batch.origin(ACCUMULATION) is Origin.WRITTEN else "derived"
+    return context.line(ACCUMULATION) if context.batch.origin(ACCUMULATION) is NumberOrigin.WRITTEN else "derived"
 
 
 RULE = Rule(
