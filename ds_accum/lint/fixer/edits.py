@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple
 
 from ds_accum.config.document import BYTE_ORDER_MARK, Document, Path, Syntax, read_text
 from ds_accum.config.embedded import EmbeddedConfig
+from ds_accum.config.json_syntax import is_strict_json
 from ds_accum.config.paths import NOTHING, value_at
 from ds_accum.lint.fix import Change, Fix, MoveKey, RemoveKey, RenameKey, SetValue, TextEdit, TextFix
 from ds_accum.lint.fixer import blocks, braces
@@ -81,22 +81,17 @@ def text_fix(document: Document, fix: Fix) -> TextFix | None:
 def holds_exactly(document: Document, wanted: Any, before: Document) -> bool:
     """Whether a changed document holds these values, without a problem, for every reader that could read it before."""
     return (
-        not document.problems
-        and is_same(document.value, wanted)
-        and (_is_strict_json(document.text) or not _is_strict_json(before.text))
+        not document.problems and is_same(document.value, wanted) and (_is_strict(document) or not _is_strict(before))
     )
+
+
+def _is_strict(document: Document) -> bool:
+    """Whether Python's json reads it too; the byte order mark, which it refuses, is no fix's doing."""
+    return is_strict_json(document.text.removeprefix(BYTE_ORDER_MARK))
 
 
 def _read_again(document: Document, text: str) -> Document:
     return read_text(text, filename=document.filename, syntax=document.syntax)
-
-
-def _is_strict_json(text: str) -> bool:
-    try:
-        json.loads(text.removeprefix(BYTE_ORDER_MARK))
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 # ---------------------------------------------------------------------------------------------------------- one change

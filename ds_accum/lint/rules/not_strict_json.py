@@ -7,10 +7,10 @@ enclosed in double quotes").
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from ds_accum.config.document import Syntax, read_text
+from ds_accum.config.json_syntax import is_strict_json
 from ds_accum.config.launch import Launch
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, When
@@ -45,7 +45,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         or document.problems
     ):
         return
-    if _is_strict_json(document.text):
+    if is_strict_json(document.text):
         return
     strict = read_text(document.text, filename=document.filename, syntax=Syntax.JSON)
     for problem in strict.problems[:1]:
@@ -55,14 +55,6 @@ def check(context: LintContext) -> Iterator[Finding]:
             message=f"Hugging Face reads this file as strict JSON, which it is not: {problem.message}",
             help="remove comments and trailing commas, and put keys and strings in double quotes",
         )
-
-
-def _is_strict_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 RULE = Rule(
