@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,10 @@ def test_the_public_functions_work_together() -> None:
     (found,) = ds_accum.lint_text(text, launches=[ds_accum.Launch(world_size=8)])
     assert isinstance(found, ds_accum.Diagnostic)
     assert (found.code, found.start.line) == ("DSA102", 1)
+
+
+def test_help_of_a_public_function_does_not_print_every_rule() -> None:
+    assert len(pydoc.render_doc(ds_accum.lint_text)) < 10_000
 
 
 def test_importing_ds_accum_loads_nothing_heavy(repository: Path) -> None:

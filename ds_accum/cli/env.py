@@ -47,6 +47,8 @@ def env(format_name: str) -> None:
         return
     for heading, entries in found.items():
         click.echo(f"{heading}:")
+        if not entries:
+            click.echo("  nothing that a launcher or ds-accum reads is set")
         width = max(map(len, entries), default=0)
         for name, value in entries.items():
             click.echo(f"  {name:<{width}}  {'not installed' if value is None else value}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ds_accum.cli.messages import print_note
 from ds_accum.cli.sections import SectionedCommand, option
-from ds_accum.cli.sizes import read_size
+from ds_accum.cli.sizes import read_at_least_zero, read_more_than_zero, read_size, read_stage
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ _OUTPUT = "Output"
 @option("--sp", type=int, callback=read_size, default=1, metavar="N", section=_LAYOUT, help="Sequence parallel size.")
 @option(
     "--stage",
-    type=click.IntRange(0, 3),
+    type=int,
+    callback=read_stage,
     default=2,
     show_default=True,
     metavar="0-3",
@@ -91,7 +93,8 @@ _OUTPUT = "Output"
 @option("--nvme-path", metavar="DIR", section=_TRAINING, help="Folder on the NVMe device, for --offload nvme.")
 @option(
     "--gradient-clipping",
-    type=click.FloatRange(min=0),
+    type=float,
+    callback=read_at_least_zero,
     default=1.0,
     show_default=True,
     metavar="NORM",
@@ -100,7 +103,8 @@ _OUTPUT = "Output"
 )
 @option(
     "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=read_more_than_zero,
     default=1e-4,
     show_default=True,
     metavar="RATE",
@@ -158,6 +162,7 @@ def init(
     from ds_accum.batch import ParallelLayout
     from ds_accum.cli.installed_deepspeed import release_to_judge_for
     from ds_accum.config.launch import Launch
+    from ds_accum.config.schema import stand_in_for
     from ds_accum.config.starter import Starter
 
     degrees = {
@@ -188,7 +193,10 @@ def init(
 
         write_file(output_file, text, replace=force)
     if starter.huggingface:
-        click.echo(f"note: start Trainer with {starter.trainer_arguments()}", err=True)
+        print_note(f"start Trainer with {starter.trainer_arguments()}")
+    stand_in = stand_in_for(version)
+    if stand_in is not None:
+        print_note(stand_in)
 
 
 def config_text(starter: Starter) -> str:

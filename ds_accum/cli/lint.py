@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -13,6 +13,11 @@ from ds_accum.cli.launch_options import LaunchOptions, launch_options
 from ds_accum.cli.messages import COLORS, print_error, terminal_for
 from ds_accum.cli.sections import SectionedCommand, option
 from ds_accum.cli.settings_options import judge_of, settings_lines, settings_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ds_accum.lint.targets import Target
 
 __all__ = ["FAIL_ON", "FORMATS", "lint"]
 
@@ -149,6 +154,12 @@ def lint(
         raise click.UsageError("--unsafe-fixes says which fixes --fix and --diff apply: give one of them too.")
     if (fix or diff) and (baseline is not None or write_baseline is not None):
         raise click.UsageError("--fix and --diff know nothing of a baseline: leave it out.")
+    if diff and (format_name != "full" or statistics or output_file is not None):
+        other = "--statistics" if statistics else f"--format {format_name}" if output_file is None else "--output-file"
+        raise click.UsageError(f"--diff prints a difference and no report: leave {other} out.")
+    if show_settings and (fix or diff or baseline is not None or write_baseline is not None):
+        other = "--fix" if fix else "--diff" if diff else "--baseline" if baseline is not None else "--write-baseline"
+        raise click.UsageError(f"--show-settings lints nothing: leave {other} out.")
     if statistics and format_name != "full":
         raise click.UsageError(f"--statistics is a report of its own: leave --format {format_name} out.")
     judge = judge_of(
@@ -168,6 +179,9 @@ def lint(
         standard_input_name=stdin_filename,
         is_excluded=None if no_settings else judge.excludes,
     )
+    for written, name in ((output_file, "--output-file"), (write_baseline, "--write-baseline")):
+        if written is not None and _is_one_of(Path(written), targets.found):
+            raise click.UsageError(f"{name} {written} would replace a config that is linted.")
     for problem in targets.problems:
         print_error(str(problem), help_=problem.remedy, color=color)
     if show_settings:
@@ -205,6 +219,11 @@ def lint(
 
         write_file(output_file, text)
     return 2 if has_failed else int(result.fails)
+
+
+def _is_one_of(path: Path, targets: Iterable[Target]) -> bool:
+    """Whether one of the linted files is at this path, under whatever name."""
+    return path.exists() and any(target.path is not None and path.samefile(target.path) for target in targets)
 
 
 def _standard_input() -> BinaryIO | None:

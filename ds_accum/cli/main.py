@@ -22,7 +22,7 @@ import click
 
 from ds_accum import __version__
 from ds_accum.cli.messages import print_error
-from ds_accum.errors import DSAccumError
+from ds_accum.errors import DSAccumError, UsageError
 
 __all__ = ["SUBCOMMANDS", "cli", "main"]
 
@@ -59,6 +59,14 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise _unknown_subcommand(name)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, SUBCOMMANDS[name]) for name in self.list_commands(ctx)])
@@ -90,10 +98,8 @@ def _exit_code_of(run: Callable[[], Any]) -> int:
     try:
         return run() or 0
     except click.ClickException as error:
-        message = error.format_message().rstrip(".")
-        context = getattr(error, "ctx", None)
-        command = "ds-accum" if context is None else context.command_path
-        print_error(message[:1].lower() + message[1:], help_=f"`{command} --help` says what there is")
+        sentence, remedy = _said(error)
+        print_error(sentence, help_=remedy)
         return FAILED
     except click.Abort:
         return INTERRUPTED
@@ -101,7 +107,8 @@ def _exit_code_of(run: Callable[[], Any]) -> int:
         print_error(str(error), help_=error.remedy)
         return FAILED
     except OSError as error:  # a full disk, for instance
-        print_error(" ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+        reason = error.strerror or str(error)
+        print_error(f"can't write {error.filename or 'the output'}: {reason[:1].lower()}{reason[1:]}")
         _discard_output()
         return FAILED
     except Exception as error:
@@ -113,6 +120,36 @@ def _exit_code_of(run: Callable[[], Any]) -> int:
             f" prints with {TRACEBACK_VARIABLE}=1 in the environment",
         )
         return FAILED
+
+
+def _said(error: click.ClickException) -> tuple[str, str]:
+    """What click says about a wrong call as one sentence, and what to do."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    remedy = f"`{'ds-accum' if context is None else context.command_path} --help` says what there is"
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        message = error.message
+        if error.possibilities:
+            remedy = f"did you mean {' or '.join(error.possibilities)}?"
+    elif isinstance(error, click.MissingParameter) and error.param is not None and context is not None:
+        # click lists the choices below each other; the hint names them already.
+        message = f"missing {error.param.param_type_name} {error.param.get_error_hint(context)}"
+    message = message.rstrip(".")
+    return message[:1].lower() + message[1:], remedy
+
+
+def _unknown_subcommand(name: str) -> UsageError:
+    from difflib import get_close_matches  # a slow import, needed only here
+    from pathlib import Path
+
+    close = get_close_matches(name.lower(), SUBCOMMANDS, n=1)
+    if close:
+        remedy = f"did you mean `ds-accum {close[0]}`?"
+    elif Path(name).exists():
+        remedy = f"did you mean `ds-accum lint {name}`?"
+    else:
+        remedy = "`ds-accum --help` says what there is"
+    return UsageError(f"there is no subcommand {name!r}", remedy=remedy)
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ from ds_accum.cli.messages import COLORS, terminal_for
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from ds_accum.lint.reporters import Terminal
     from ds_accum.lint.rule import Rule
 
 __all__ = ["FORMATS", "rule"]
@@ -47,9 +49,11 @@ def _words() -> list[str]:
 def rule(codes: tuple[str, ...], show_all: bool, format_name: str, output_dir: Path | None, color: str) -> None:
     """Explain what a finding means, with examples.
 
-    A CODE is a rule's code or its name, in upper or lower case.
+    A CODE is a rule's code or its name, in upper or lower case. The first characters of a code list the rules that
+    begin so.
 
     \b
+      ds-accum rule DSA
       ds-accum rule DSA101
       ds-accum rule batch-size-mismatch
       ds-accum rule --all --format markdown --output-dir rules
@@ -60,41 +64,81 @@ def rule(codes: tuple[str, ...], show_all: bool, format_name: str, output_dir: P
         raise click.UsageError("--output-dir is for --format markdown.")
     from ds_accum.lint.rules import RULES
 
-    rules = RULES if show_all else _named(codes)
+    rules, is_list = (RULES, False) if show_all else _named(codes)
     if format_name == "json":
         click.echo(_as_json(rules))
         return
     if format_name == "markdown":
         _write_markdown(rules, output_dir, with_index=show_all)
         return
+    terminal = terminal_for(sys.stdout, color)
+    if is_list:
+        click.echo("\n".join(_list(rules, terminal)), color=terminal.color)
+        return
     from ds_accum.lint.explanation import explain
 
-    terminal = terminal_for(sys.stdout, color)
     pages = ("\n".join(explain(rule, terminal)) for rule in rules)
     separator = f"\n\n{terminal.paint('-' * terminal.width, 'dim')}\n\n"
     click.echo(separator.join(pages), color=terminal.color)
 
 
-def _named(codes: Iterable[str]) -> list[Rule]:
-    """The rules of these codes and names, each once."""
+# What codes begin with.
+_PREFIX = re.compile(r"DSA\d{0,2}", re.IGNORECASE)
+
+
+def _named(words: Iterable[str]) -> tuple[list[Rule], bool]:
+    """The rules of these codes, names and first characters of codes, each once; whether there are any of the last."""
     from ds_accum.lint.rules import RULES
 
     by_name = {name.lower(): rule for rule in RULES for name in (rule.code, rule.name)}
     found: dict[str, Rule] = {}
-    for code in codes:
-        rule = by_name.get(code.lower())
-        if rule is None:
-            raise _unknown(code)
-        found.setdefault(rule.code, rule)
-    return list(found.values())
+    is_list = False
+    for word in words:
+        named = [by_name[word.lower()]] if word.lower() in by_name else []
+        if _PREFIX.fullmatch(word):
+            named = [rule for rule in RULES if rule.code.startswith(word.upper())]
+            is_list = True
+        if not named:
+            raise _unknown(word, RULES)
+        found.update((rule.code, rule) for rule in named)
+    return list(found.values()), is_list
 
 
-def _unknown(code: str) -> UsageError:
+def _unknown(word: str, rules: Sequence[Rule]) -> UsageError:
     from ds_accum.config.spelling import closest_words
 
-    close = closest_words(code, _words(), most=3)
-    remedy = f"did you mean {' or '.join(close)}?" if close else "`ds-accum rule --all` lists every rule"
-    return UsageError(f"there is no rule {code}", remedy=remedy)
+    close = closest_words(word.lower(), [rule.name for rule in rules], most=3)
+    if close:
+        remedy = f"did you mean {' or '.join(close)}?"
+    else:
+        code = word.upper()
+        # The longest beginning that any code has.
+        begin = next(
+            (
+                code[:length]
+                for length in (5, 4)
+                if _PREFIX.fullmatch(code[:length]) and any(rule.code.startswith(code[:length]) for rule in rules)
+            ),
+            None,
+        )
+        remedy = (
+            f"`ds-accum rule {begin}` lists those that begin so" if begin else "`ds-accum rule DSA` lists every rule"
+        )
+    return UsageError(f"there is no rule {word!r}", remedy=remedy)
+
+
+def _list(rules: Iterable[Rule], terminal: Terminal) -> Iterator[str]:
+    """Code, severity, name and what it is about, of each rule."""
+    from ds_accum.lint.reporters.terminal import wrapped
+
+    for rule in rules:
+        severity = f"{rule.severity.value:<7}"
+        margin = " " * (len(rule.code) + len(severity) + 4)
+        first, *rest = wrapped(f"{rule.name}: {rule.summary}", terminal.width - len(margin))
+        name, colon, text = first.partition(":")
+        painted = f"{terminal.paint(rule.code, 'bold')}  {terminal.paint_as(rule.severity, severity)}"
+        yield f"{painted}  {terminal.paint(name, 'bold')}{colon}{text}"
+        yield from (margin + line for line in rest)
 
 
 def _write_markdown(rules: Sequence[Rule], folder: Path | None, *, with_index: bool) -> None:

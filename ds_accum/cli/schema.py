@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ds_accum.cli.files import write_file
+from ds_accum.cli.messages import print_note
 
 __all__ = ["schema"]
 
@@ -36,8 +37,12 @@ def schema(deepspeed_version: str | None, output_file: Path | None) -> None:
 
     from ds_accum.cli.installed_deepspeed import release_to_judge_for
     from ds_accum.config.json_schema import json_schema
+    from ds_accum.config.schema import stand_in_for
 
     version, _ = release_to_judge_for(deepspeed_version)
+    stand_in = stand_in_for(version)
+    if stand_in is not None:
+        print_note(stand_in)
     text = json.dumps(json_schema(version), indent=2, ensure_ascii=False) + "\n"
     if output_file is None:
         click.echo(text, nl=False)

@@ -1,10 +1,12 @@
-"""Sizes on the command line."""
+"""Numbers on the command line, each checked as soon as it is read."""
 
 from __future__ import annotations
 
+import math
+
 import click
 
-__all__ = ["read_size", "read_world_sizes"]
+__all__ = ["read_at_least_zero", "read_more_than_zero", "read_size", "read_stage", "read_world_sizes"]
 
 
 def read_world_sizes(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -24,3 +26,24 @@ def read_size(context: click.Context, parameter: click.Parameter, size: int | No
     if size is not None and size < 1:
         raise click.BadParameter(f"must be at least 1, not {size}", context, parameter)
     return size
+
+
+def read_stage(context: click.Context, parameter: click.Parameter, stage: int) -> int:
+    """The callback of an option that takes a ZeRO stage."""
+    if stage not in range(4):
+        raise click.BadParameter(f"ZeRO has the stages 0, 1, 2 and 3, not {stage}", context, parameter)
+    return stage
+
+
+def read_at_least_zero(context: click.Context, parameter: click.Parameter, number: float) -> float:
+    """The callback of an option that takes a finite number of at least 0."""
+    if not (math.isfinite(number) and number >= 0):
+        raise click.BadParameter(f"must be at least 0, not {number:g}", context, parameter)
+    return number
+
+
+def read_more_than_zero(context: click.Context, parameter: click.Parameter, number: float) -> float:
+    """The callback of an option that takes a finite number above 0."""
+    if not (math.isfinite(number) and number > 0):
+        raise click.BadParameter(f"must be more than 0, not {number:g}", context, parameter)
+    return number

@@ -108,10 +108,24 @@ def read_block(values: Any) -> tuple[DSAccumBlock | None, list[tuple[tuple[str |
         return None, [(item["loc"], _sentence(dict(item))) for item in error.errors(include_url=False)]
 
 
+_OUR_WORDS = {
+    "Input should be": "must be",
+    "a valid dictionary": "an object",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a string",
+    "a valid boolean": "true or false",
+    "greater than or equal to": "at least",
+    "greater than": "more than",
+}
+
+
 def _sentence(item: dict[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         return "is no field of the ds_accum block"
     if item["type"] == "model_type":
         return "must be an object of settings"
     message = str(item["msg"]).removeprefix("Value error, ")
-    return message[0].lower() + message[1:].replace("Input", "input")
+    for pydantics, ours in _OUR_WORDS.items():
+        message = message.replace(pydantics, ours)
+    return message[0].lower() + message[1:]

@@ -157,6 +157,19 @@ def known_versions() -> tuple[Version, ...]:
     return tuple(parse_version(text) for text in _history_data()["versions"])
 
 
+def stand_in_for(version: Version) -> str | None:
+    """The sentence that a release is judged like another one; None for one that the data reaches."""
+    newest = newest_version()
+    if version > newest:
+        age, known = "newer than the newest", newest
+    elif version < newest and version < known_versions()[0]:
+        age, known = "older than the oldest", known_versions()[0]
+    else:
+        return None
+    asked = f"DeepSpeed {format_version(version)}"
+    return f"{asked} is {age} release known here; it is judged like {format_version(known)}"
+
+
 @lru_cache(maxsize=1)
 def history() -> tuple[Change, ...]:
     """Every change between the oldest and the newest known release, oldest first."""

@@ -31,7 +31,7 @@ NOTICED = {
     When.NEVER: "never",
 }
 PROVEN = {
-    Proof.RUN: "the bad examples, given to the installed DeepSpeed, show it; the good ones do not",
+    Proof.RUN: "the tests give the bad examples to a real DeepSpeed, which shows it, and the good ones, which do not",
     Proof.OTHER_VERSION: "shown by running another release of DeepSpeed",
     Proof.OTHER_READER: "shown by running the other reader of the file",
     Proof.READ: "only read in the source, never run",
@@ -53,7 +53,7 @@ def explain(rule: Rule, terminal: Terminal) -> Iterator[str]:
     yield f"{code} {terminal.paint(rule.name, 'bold')}"
     yield from _indented(wrapped(rule.summary, terminal.width - 2))
     yield ""
-    yield from _field("DeepSpeed notices", NOTICED[rule.when], terminal)
+    yield from _field(f"{rule.noticed_by} notices", NOTICED[rule.when], terminal)
     yield from _field("proof", PROVEN[rule.proof], terminal)
     yield ""
     yield terminal.paint("why", "bold")

@@ -69,8 +69,11 @@ def ignored_keys(context: LintContext) -> tuple[IgnoredKey, ...]:
     return found
 
 
+# `ds_accum.config.block.BLOCK`, without all that this module loads.
+_OUR_BLOCK = "ds_accum"
+
 # Keys that say in some way that they are not for DeepSpeed.
-_NOTES = frozenset({"comment", "comments", "note", "notes", "description", "$schema", "ds_accum", "//", "#"})
+_NOTES = frozenset({"comment", "comments", "note", "notes", "description", "$schema", _OUR_BLOCK, "//", "#"})
 
 # Names for a setting that no misspelling explains.
 _OTHER_NAMES: Mapping[str, Path] = {
@@ -184,7 +187,7 @@ def _ignored(
         return of(Kind.FOREIGN if _is_taken(context, meant) else Kind.MISPLACED, meant)
     meant = _OTHER_NAMES.get(key.lower()) if not block.name else None
     if meant is None and may_guess:
-        name = closest_key(key, block.keys)
+        name = closest_key(key, block.keys if block.name else [*block.keys, _OUR_BLOCK])
         meant = None if name is None else (*block.path, name)
     if meant is None or _is_taken(context, meant):
         return of(Kind.FOREIGN)

@@ -60,7 +60,7 @@ def _lines(rule: Rule) -> Iterator[str]:
     yield _as_a_sentence(rule.summary)
     yield ""
     yield f"- severity: {rule.severity.value}"
-    yield f"- DeepSpeed notices: {NOTICED[rule.when]}"
+    yield f"- {rule.noticed_by} notices: {NOTICED[rule.when]}"
     yield f"- proof: {PROVEN[rule.proof]}"
     yield ""
     yield "## Why"

@@ -46,7 +46,7 @@ class Rule:
 
     `rationale` is the rule's module docstring. `needs` is "document" for a rule about the text itself, which runs
     even if the text holds no config, "review" for one about the document's suppressions, which runs last and once,
-    "config" for all others.
+    "config" for all others. `noticed_by` is who would have noticed the mistake at the moment `when`.
     """
 
     code: str
@@ -61,3 +61,8 @@ class Rule:
     proof: Proof = Proof.RUN
     needs: Literal["document", "config", "review"] = "config"
     references: tuple[str, ...] = ()
+    noticed_by: str = "DeepSpeed"
+
+    def __repr__(self) -> str:
+        """The name: all of a rule is pages, and RULES is a default value that `help` prints."""
+        return f"<Rule {self.code} {self.name}>"

@@ -60,7 +60,7 @@ def validated(words: Iterable[str], rules: Sequence[Rule]) -> tuple[str, ...]:
             )
         if code != EVERYTHING and not (code and any(rule.code.startswith(code) for rule in rules)):
             meant = closest_code(word, rules)
-            remedy = f"did you mean {meant}?" if meant else "`ds-accum rule --all` lists every rule"
+            remedy = f"did you mean {meant}?" if meant else "`ds-accum rule DSA` lists every rule"
             raise UsageError(f"{word!r} is no code of a rule, and no code begins so", remedy=remedy)
         given.append(code)
     return tuple(given)

@@ -30,6 +30,13 @@ _TABLES = {"ds-accum.toml": "", "pyproject.toml": "tool.ds-accum", "setup.cfg": 
 _MARKS = {"ds-accum.toml": b"", "pyproject.toml": b"ds-accum", "setup.cfg": b"[ds-accum]"}
 _REPOSITORY_MARK = ".git"
 
+# What is taken for ours, as other tools and our own `ds_accum` block spell it, and would be read by nobody.
+_MISNAMED_FILE = "ds_accum.toml"
+_MISNAMED_TABLES = {
+    "pyproject.toml": re.compile(rb"^\s*\[\s*(tool\.ds_accum|ds[-_]accum)\s*[].]", re.MULTILINE),
+    "setup.cfg": re.compile(rb"^\[(ds_accum|tool[.:]ds[-_]accum)\]", re.MULTILINE),
+}
+
 
 class Setting(NamedTuple):
     """A value and where it comes from: "--world-size", "pyproject.toml:12"."""
@@ -82,6 +89,8 @@ class SettingsSearch:
 
 
 def _settings_in(folder: FilePath) -> SettingsFile | None:
+    if (folder / _MISNAMED_FILE).is_file():
+        raise UsageError(f"{_shown(folder / _MISNAMED_FILE)} is read by nobody", remedy="call it ds-accum.toml")
     for name, table in _TABLES.items():
         path = folder / name
         try:
@@ -92,6 +101,9 @@ def _settings_in(folder: FilePath) -> SettingsFile | None:
             if table:  # another tool's file, which need not hold anything for us
                 continue
             raise UsageError.because(f"can't read {_shown(path)}", error) from error
+        misnamed = _MISNAMED_TABLES[name].search(data) if name in _MISNAMED_TABLES else None
+        if misnamed is not None:
+            raise UsageError(f"{_shown(path)}: [{misnamed[1].decode()}] is read by nobody", remedy=f"call it [{table}]")
         if _MARKS[name] not in data:
             continue
         try:
@@ -290,7 +302,15 @@ def _codes_by_pattern(value: Any) -> dict[str, tuple[str, ...]]:
         value = {pattern.strip(): _Text(codes) for pattern, _, codes in lines}
     if not isinstance(value, dict):
         raise ValueError(f"must be a table of patterns, each with a list of codes, not {_what(value)}")
-    return {pattern: _codes(codes) for pattern, codes in value.items()}
+    read: dict[str, tuple[str, ...]] = {}
+    for pattern, codes in value.items():
+        try:
+            read[pattern] = _codes(codes)
+        except UsageError:  # a code that is none
+            raise
+        except ValueError as error:
+            raise ValueError(f'of "{pattern}" {error}') from error
+    return read
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

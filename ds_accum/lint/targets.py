@@ -121,6 +121,10 @@ class _Search:
 
     def add(self, name: str) -> None:
         """A file or a folder, else a glob, else base64."""
+        if not name:
+            # The system takes it for the folder that one is in.
+            self.problems.append(UsageError("a path is empty", remedy="is the variable set that it comes from?"))
+            return
         path = FilePath(name)
         try:
             is_folder = S_ISDIR(path.stat().st_mode)
@@ -198,10 +202,10 @@ class _Search:
             looked_at += 1
             linted += self._add_file(path, only_configs=True)
         if not linted:
-            files = "file" if looked_at == 1 else "files"
+            files = "1 file" if looked_at == 1 else f"{looked_at:,} files"
             self.problems.append(
                 UsageError(
-                    f"there is no DeepSpeed config in {folder}: {looked_at} {', '.join(_EXTENSIONS)} {files} looked at",
+                    f"there is no DeepSpeed config in {folder}: looked at {files} ({', '.join(_EXTENSIONS)})",
                     remedy="name a file itself to lint it, whatever it holds",
                 )
             )
@@ -263,7 +267,14 @@ def _missing(name: str) -> UsageError:
         folder = next(parent for parent in path.parents if parent.is_dir())
         misspelt, *rest = path.parts[len(folder.parts) :]
         there = sorted(entry.name for entry in folder.iterdir())
+        if misspelt in there:
+            return UsageError(f"{name} is a link to what is not there")
     except (OSError, StopIteration, ValueError):
         return UsageError(message)
-    meant = [str(folder.joinpath(entry, *rest)) for entry in closest_words(misspelt, there, most=3)]
+    # Extensions are alike in everything.
+    stems: dict[str, list[str]] = {}
+    for entry in there:
+        stems.setdefault(FilePath(entry).stem, []).append(entry)
+    close = closest_words(FilePath(misspelt).stem, stems, most=3)
+    meant = [str(folder.joinpath(entry, *rest)) for stem in close for entry in stems[stem]][:3]
     return UsageError(message, remedy=f"did you mean {' or '.join(meant)}?" if meant else None)

@@ -35,7 +35,11 @@ def told_by(options: Any, *, release: tuple[Version, str]) -> CommandLine:
     given: dict[str, str] = {}
     for name, value in options.items():
         if name not in OPTIONS:
-            raise UsageError(f"there is no option {name}", remedy=f"there are {', '.join(OPTIONS)}")
+            from ds_accum.config.spelling import closest_words
+
+            close = closest_words(str(name), OPTIONS, most=1)
+            remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(OPTIONS)}"
+            raise UsageError(f"there is no option {name}", remedy=remedy)
         field, read = OPTIONS[name]
         if value is None:
             continue

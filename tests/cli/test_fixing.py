@@ -342,6 +342,11 @@ def test_patch_makes_of_the_diff_what_fix_makes(config: Path, end: str, line_end
         (["--fix", "--diff"], "--fix writes what --diff only shows"),
         (["--unsafe-fixes"], "--unsafe-fixes says which fixes --fix and --diff apply"),
         (["--fix", "--baseline", "known.json"], "--fix and --diff know nothing of a baseline"),
+        (["--diff", "--format", "json"], "--diff prints a difference and no report: leave --format json out"),
+        (["--diff", "--statistics"], "--diff prints a difference and no report: leave --statistics out"),
+        (["--diff", "--output-file", "a.diff"], "--diff prints a difference and no report: leave --output-file out"),
+        (["--show-settings", "--fix"], "--show-settings lints nothing: leave --fix out"),
+        (["--show-settings", "--write-baseline", "a.json"], "lints nothing: leave --write-baseline out"),
     ],
 )
 def test_options_that_contradict_each_other_are_a_mistake(

@@ -82,3 +82,11 @@ def test_a_fresh_config_that_the_linter_refuses_is_our_bug(ds_accum: Any, monkey
 def test_what_only_an_older_release_refuses_is_no_bug(ds_accum: Any) -> None:
     finished = ds_accum("init", "--world-size", 8, "--stage", 2, "--deepspeed-version", "0.14.0")
     assert "bug" not in finished.errors
+
+
+@pytest.mark.parametrize("command", [("init", "--world-size", "8"), ("schema",)])
+def test_a_release_that_is_not_known_is_noted(ds_accum: Any, command: tuple[str, ...]) -> None:
+    finished = ds_accum(*command, "--deepspeed-version", "0.13.0")
+    assert finished.code == 0
+    assert finished.errors.startswith("note: DeepSpeed 0.13.0 is older than the oldest release known here; it is ")
+    assert ds_accum(*command, "--deepspeed-version", "0.19.8").errors == ""

@@ -280,3 +280,12 @@ def test_the_options_accept_what_a_launch_can_hold() -> None:
     # Written down twice, so that --help loads no layer below.
     for name in ("FRAMEWORKS", "FRAMEWORK_ALIASES", "ENGINES", "ACCELERATORS"):
         assert getattr(launch_options, name) == getattr(launch, name)
+
+
+@pytest.mark.parametrize("option", ["--output-file", "--write-baseline"])
+def test_no_report_replaces_a_config_that_is_linted(ds_accum: Any, good: Path, option: str) -> None:
+    before = good.read_bytes()
+    finished = ds_accum("lint", good, option, good.parent / "." / good.name)
+    assert (finished.code, finished.output) == (2, "")
+    assert f"{option} " in finished.errors and "would replace a config that is linted" in finished.errors
+    assert good.read_bytes() == before

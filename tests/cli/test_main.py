@@ -76,14 +76,22 @@ def test_the_version_is_the_packages(ds_accum: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence", "remedy"),
     [
-        (["lnit"], "no such command 'lnit'", "`ds-accum --help`"),
+        (["lnit"], "there is no subcommand 'lnit'", "did you mean `ds-accum lint`?"),
+        (["help"], "there is no subcommand 'help'", "`ds-accum --help` says what there is"),
+        (["configs"], "there is no subcommand 'configs'", "did you mean `ds-accum lint configs`?"),
+        (["lint", "x", "--wrld-size", "8"], "no such option '--wrld-size'", "did you mean --world-size?"),
+        (["completion"], "missing argument '{bash|zsh|fish}'", "`ds-accum completion --help`"),
+        (["init", "--world-size", "8", "--stage", "5"], "ZeRO has the stages 0, 1, 2 and 3, not 5", "init --help`"),
+        (["init", "--world-size", "8", "--learning-rate", "0"], "must be more than 0, not 0", "init --help`"),
+        (["init", "--world-size", "8", "--gradient-clipping", "nan"], "must be at least 0, not nan", "init --help`"),
         (["lint"], "missing argument 'PATH...'", "`ds-accum lint --help`"),
         (["lint", "x", "--format", "xml"], "'xml' is not one of 'full', 'concise', 'json'", "`ds-accum lint --help`"),
     ],
 )
 def test_a_wrong_call_gets_one_sentence_and_where_to_look(
-    ds_accum: Any, arguments: list[str], sentence: str, remedy: str
+    ds_accum: Any, arguments: list[str], sentence: str, remedy: str, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(repository)
     finished = ds_accum(*arguments)
     assert (finished.code, finished.output) == (2, "")
     error, help_ = finished.errors.splitlines()
@@ -189,7 +197,7 @@ def test_a_full_disk_is_an_error_not_a_bug(mismatch: Path) -> None:
             timeout=60,
             check=False,
         )
-    assert (finished.returncode, finished.stderr) == (2, "error: No space left on device\n")
+    assert (finished.returncode, finished.stderr) == (2, "error: can't write the output: no space left on device\n")
 
 
 def test_an_output_that_can_not_show_a_character_shows_its_escape(folder: Path) -> None:

@@ -25,17 +25,30 @@ def test_a_rule_named_twice_is_explained_once(ds_accum: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("DSA11", "did you mean DSA"),
+        ("DSA199", "`ds-accum rule DSA1` lists those that begin so"),
+        ("DSA1011", "`ds-accum rule DSA10` lists those that begin so"),
         ("batch-size-mismtach", "did you mean batch-size-mismatch"),
-        ("zzz", "`ds-accum rule --all` lists every rule"),
+        ("zzz", "`ds-accum rule DSA` lists every rule"),
     ],
 )
 def test_an_unknown_rule_is_an_error_that_names_close_ones(ds_accum: Any, name: str, remedy: str) -> None:
     finished = ds_accum("rule", name)
     assert (finished.code, finished.output) == (2, "")
     error, help_ = finished.errors.splitlines()
-    assert error == f"error: there is no rule {name}"
+    assert error == f"error: there is no rule {name!r}"
     assert help_.startswith(f"help: {remedy}")
+
+
+def test_the_first_characters_of_a_code_list_the_rules_that_begin_so(ds_accum: Any) -> None:
+    finished = ds_accum("rule", "dsa10")
+    assert (finished.code, finished.errors) == (0, "")
+    assert finished.output.startswith("DSA101  error    batch-size-mismatch: ")
+    listed = [line.split()[0] for line in finished.output.splitlines() if not line.startswith(" ")]
+    assert listed == [rule.code for rule in RULES if rule.code.startswith("DSA10")]
+    assert max(map(len, finished.output.splitlines())) <= 80
+    assert ds_accum("rule", "DSA").output.count("\nDSA") == len(RULES) - 1
+    pages = json.loads(ds_accum("rule", "DSA10", "--format", "json").output)["rules"]
+    assert [page["code"] for page in pages] == listed
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "DSA101"]])

@@ -22,13 +22,13 @@ def test_an_empty_block_has_the_defaults_that_are_right_without_a_block() -> Non
     ("values", "path", "sentence"),
     [
         ({"normalisation": "token"}, ("normalisation",), "is no field of the ds_accum block"),
-        ({"normalization": "tokens"}, ("normalization",), "input should be 'token' or 'micro_batch'"),
+        ({"normalization": "tokens"}, ("normalization",), "must be 'token' or 'micro_batch'"),
         ({"counting": {"ignore_idx": 0}}, ("counting", "ignore_idx"), "is no field of the ds_accum block"),
-        ({"counting": {"shift": "yes"}}, ("counting", "shift"), "input should be a valid boolean"),
-        ({"initial_tokens": 0}, ("initial_tokens",), "input should be greater than or equal to 1"),
-        ({"timeout_s": 0}, ("timeout_s",), "input should be greater than 0"),
+        ({"counting": {"shift": "yes"}}, ("counting", "shift"), "must be true or false"),
+        ({"initial_tokens": 0}, ("initial_tokens",), "must be at least 1"),
+        ({"timeout_s": 0}, ("timeout_s",), "must be more than 0"),
         ({"log": ""}, ("log",), "string should have at least 1 character"),
-        ({"lint": {"world_size": True}}, ("lint", "world_size"), "input should be a valid integer"),
+        ({"lint": {"world_size": True}}, ("lint", "world_size"), "must be a whole number"),
         ("token", (), "must be an object of settings"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_rule_as_values_has_the_examples_with_what_they_report() -> None:
             {
                 "at": "train_batch_size",
                 "message": "train_batch_size 100 (line 2) is no multiple of micro batch 3 (line 3) x data parallel 8"
-                " (the world size) = 24 (remainder 4)",
+                " (the world size) = 24, remainder 4",
             }
         ],
         "fixed": None,

@@ -234,7 +234,11 @@ def test_world_sizes_are_numbers_or_ranges(project: Path, value: str, sizes: tup
         ("select = 'ALL'", 'select must be a list of strings, not the string "ALL"', None),
         ("ignore = ['DSA1O1']", "'DSA1O1' is no code of a rule, and no code begins so", "did you mean DSA101?"),
         ("per-file-ignores = ['a']", "per-file-ignores must be a table of patterns", None),
-        ("per-file-ignores = {'a' = 'DSA1'}", "per-file-ignores must be a list of strings", None),
+        (
+            "per-file-ignores = {'a' = 'DSA1'}",
+            'per-file-ignores of "a" must be a list of strings, not the string "DSA1"',
+            None,
+        ),
         ("fail-on = 'warn'", "fail-on must be one of error, warning, info, never", None),
         ("exclude = [1]", "exclude must be a list of strings", None),
     ],
@@ -278,3 +282,27 @@ def test_bytes_that_are_no_text_are_one_error(project: Path) -> None:
     Path("ds-accum.toml").write_bytes(b"tp = '\xff'")
     with pytest.raises(UsageError, match="^ds-accum.toml is not UTF-8 text: invalid start byte"):
         found()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence", "remedy"),
+    [
+        ("ds_accum.toml", "", "ds_accum.toml is read by nobody", "call it ds-accum.toml"),
+        ("pyproject.toml", "[tool.ds_accum]\n", "pyproject.toml: [tool.ds_accum] is read by nobody", "[tool.ds-accum]"),
+        ("pyproject.toml", "[ds-accum]\n", "pyproject.toml: [ds-accum] is read by nobody", "call it [tool.ds-accum]"),
+        ("setup.cfg", "[ds_accum]\n", "setup.cfg: [ds_accum] is read by nobody", "call it [ds-accum]"),
+        ("setup.cfg", "[tool:ds-accum]\n", "setup.cfg: [tool:ds-accum] is read by nobody", "call it [ds-accum]"),
+    ],
+)
+def test_settings_under_a_name_that_is_not_ours_are_not_silently_without_effect(
+    project: Path, name: str, text: str, sentence: str, remedy: str
+) -> None:
+    (project / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        SettingsSearch().above(project / "ds.json")
+    assert sentence in str(caught.value) and remedy in str(caught.value.remedy)
+
+
+def test_a_table_of_another_tool_that_only_names_our_package_is_passed_by(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.setuptools.package-data]\nds_accum = []\n", encoding="utf-8")
+    assert SettingsSearch().above(project / "ds.json") is None

@@ -97,7 +97,20 @@ def test_a_folder_without_a_config_is_a_problem() -> None:
     write({"conf/package.json": OTHER, "conf/readme.md": ""})
     targets = find_targets(["conf"])
     assert targets.found == ()
-    assert problems(targets) == ["there is no DeepSpeed config in conf: 1 .json, .hjson, .yaml, .yml file looked at"]
+    assert problems(targets) == ["there is no DeepSpeed config in conf: looked at 1 file (.json, .hjson, .yaml, .yml)"]
+
+
+def test_what_is_not_there_is_a_problem_with_what_may_have_been_meant() -> None:
+    write({"ds_config.json": CONFIG, "known.json": OTHER})
+    Path("dangling.json").symlink_to("nowhere.json")
+    found = find_targets(["ds_confg.json", "ds_config.jsn", "nope.json", "dangling.json", ""])
+    assert [(str(problem), problem.remedy) for problem in found.problems] == [
+        ("there is no file or folder ds_confg.json", "did you mean ds_config.json?"),
+        ("there is no file or folder ds_config.jsn", "did you mean ds_config.json?"),
+        ("there is no file or folder nope.json", None),
+        ("dangling.json is a link to what is not there", None),
+        ("a path is empty", "is the variable set that it comes from?"),
+    ]
 
 
 def test_a_file_is_linted_once_however_often_it_is_named() -> None:

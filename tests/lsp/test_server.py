@@ -189,7 +189,7 @@ def test_files_that_hold_no_config_are_left_alone() -> None:
 def test_a_wrong_option_is_said_and_a_later_one_takes_effect() -> None:
     async def test() -> None:
         async with editor({"world_size": 8}) as one:
-            assert "there is no option world_size; there are worldSize" in await within_time(one.said.get())
+            assert "there is no option world_size; did you mean worldSize?" in await within_time(one.said.get())
             one.open('{"train_batch_size": 9, "gradient_clipping": 1.0}')
             assert "DSA102" not in await one.codes()
             settings = {"ds-accum": {"worldSize": 8}}

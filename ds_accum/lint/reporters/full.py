@@ -21,29 +21,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.config.document import Document
-from ds_accum.config.schema import format_version, known_versions, newest_version
+from ds_accum.config.schema import format_version, stand_in_for
 from ds_accum.config.wording import printable
 from ds_accum.lint.diagnostic import Diagnostic, Severity, When
 from ds_accum.lint.linter import RULE_FAILED
 from ds_accum.lint.reporters.terminal import Terminal, inert, wrapped
 from ds_accum.lint.result import LintResult
+from ds_accum.lint.rules import RULES
 
 __all__ = ["diagnostic_lines", "report", "summary"]
 
 _INDENT = "  "
 
-# When DeepSpeed itself would have noticed: of what it is sure to meet, and of what depends on something unknown.
+# When DeepSpeed, or who reads the config before it, would have noticed: of what it is sure to meet, and of what depends
+# on something unknown.
 _SURE = {
-    When.LOAD: "DeepSpeed refuses this when it loads the config",
-    When.START: "DeepSpeed refuses this at start, once every rank is up",
-    When.FIRST_STEP: "DeepSpeed fails on this at the first step",
-    When.NEVER: "DeepSpeed never notices this",
+    When.LOAD: "{} refuses this when it loads the config",
+    When.START: "{} refuses this at start, once every rank is up",
+    When.FIRST_STEP: "{} fails on this at the first step",
+    When.NEVER: "{} never notices this",
 }
 _UNSURE = {
-    When.LOAD: "DeepSpeed may refuse this when it loads the config",
-    When.START: "DeepSpeed may refuse this at start, once every rank is up",
-    When.FIRST_STEP: "DeepSpeed may fail on this at the first step",
-    When.NEVER: "DeepSpeed never notices this",
+    When.LOAD: "{} may refuse this when it loads the config",
+    When.START: "{} may refuse this at start, once every rank is up",
+    When.FIRST_STEP: "{} may fail on this at the first step",
+    When.NEVER: "{} never notices this",
 }
 
 
@@ -103,6 +105,9 @@ def summary(result: LintResult, terminal: Terminal) -> Iterator[str]:
     version = f"DeepSpeed {format_version(result.version)} ({result.version_source})"
     sizes = result.world_sizes
     worlds = f" at world size{'s' if len(sizes) > 1 else ''} {_ranges(sizes)}" if sizes else ", world size not given"
+    without = sum(not file.world_sizes for file in result.files)
+    if sizes and without:
+        worlds += f" (not given for {_counted(without, 'file')})"
     said = ", ".join(found.values()) or "nothing found"
     suppressed = sum(len(file.suppressed) for file in result.files)
     if suppressed:
@@ -140,23 +145,21 @@ def _remarks(diagnostic: Diagnostic, world_sizes: tuple[int, ...]) -> Iterator[t
         sizes = "size" if len(diagnostic.worlds) == 1 else "sizes"
         yield "note", f"at world {sizes} {_ranges(diagnostic.worlds)} of {_ranges(world_sizes)}"
     if diagnostic.severity is Severity.ERROR:
-        yield "note", _SURE[diagnostic.when]
+        yield "note", _SURE[diagnostic.when].format(_who_notices(diagnostic))
     elif diagnostic.severity is Severity.WARNING:
-        yield "note", _UNSURE[diagnostic.when]
+        yield "note", _UNSURE[diagnostic.when].format(_who_notices(diagnostic))
+
+
+def _who_notices(diagnostic: Diagnostic) -> str:
+    rule = RULES.by_code.get(diagnostic.code)  # None for a rule that a caller has brought
+    return "DeepSpeed" if rule is None else rule.noticed_by
 
 
 def _version_note(result: LintResult, terminal: Terminal) -> Iterator[str]:
     """That the release is none of those that the rules were made from."""
-    newest = newest_version()
-    if result.version > newest:
-        age, known = "newer than the newest", newest
-    elif result.version < newest and result.version < known_versions()[0]:
-        age, known = "older than the oldest", known_versions()[0]
-    else:
-        return
-    asked = f"DeepSpeed {format_version(result.version)}"
-    note = f"note: {asked} is {age} release known here; it is judged like {format_version(known)}"
-    yield from wrapped(note, terminal.width)
+    stand_in = stand_in_for(result.version)
+    if stand_in is not None:
+        yield from wrapped(f"note: {stand_in}", terminal.width)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from ds_accum.config.launch import Launch
 from ds_accum.config.resolve import BATCH_KEYS
+from ds_accum.config.training_arguments import TrainingArguments
 from ds_accum.lint.context import LintContext
 from ds_accum.lint.diagnostic import Finding, Proof, Severity, When
 from ds_accum.lint.fix import Fix, SetValue
@@ -55,6 +56,17 @@ GOOD = (
         launch=Launch(framework="huggingface"),
         deepspeed=None,
     ),
+    # With Trainer's arguments nothing is left open, here not even the global batch, which needs the world size.
+    Example(
+        config="""{
+  "train_batch_size": "auto",
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": 4
+}
+""",
+        launch=Launch(framework="huggingface", hf_arguments=TrainingArguments.of({"gradient_accumulation_steps": 4})),
+        deepspeed=None,
+    ),
     Example(
         config='{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": "auto"}}',
         launch=Launch(framework="huggingface"),
@@ -66,6 +78,8 @@ GOOD = (
 def check(context: LintContext) -> Iterator[Finding]:
     if context.launch.framework != "huggingface" or context.embedded.base:
         return
+    if context.launch.hf_arguments is not None:
+        return  # the comparison itself is made, by a rule of its own
     filled_in = [key for key in BATCH_KEYS if (key,) in context.embedded.filled_in]
     if not filled_in:
         return
@@ -92,4 +106,5 @@ RULE = Rule(
     check=check,
     bad=BAD,
     good=GOOD,
+    noticed_by="Trainer",
 )

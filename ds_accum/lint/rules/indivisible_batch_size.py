@@ -25,7 +25,7 @@ BAD = (
             Report(
                 at="train_batch_size",
                 message="train_batch_size 100 (line 2) is no multiple of micro batch 3 (line 3) x data parallel 8"
-                " (the world size) = 24 (remainder 4)",
+                " (the world size) = 24, remainder 4",
             ),
         ),
     ),
@@ -46,7 +46,7 @@ BAD = (
         reports=(
             Report(
                 at="train_batch_size",
-                message="train_batch_size 60 (line 2) is no multiple of accumulation 8 (line 3) (remainder 4), whatever"
+                message="train_batch_size 60 (line 2) is no multiple of accumulation 8 (line 3), remainder 4, whatever"
                 " the world size",
             ),
         ),
@@ -67,7 +67,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     if imbalance.global_batch_size < imbalance.product:
         relation, rest = "is less than", ""
     else:
-        relation, rest = "is no multiple of", f" (remainder {number(imbalance.remainder)})"
+        relation, rest = "is no multiple of", f", remainder {number(imbalance.remainder)}"
     everywhere = ", whatever the world size" if batch.data_parallel.size is None else ""
     yield Finding(
         at=(GLOBAL_BATCH,),

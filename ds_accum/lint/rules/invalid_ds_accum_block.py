@@ -28,7 +28,7 @@ BAD = (
         reports=(
             Report(
                 at="ds_accum.normalization",
-                message="ds_accum.normalization: input should be 'token' or 'micro_batch', but is \"tokens\"",
+                message="ds_accum.normalization must be 'token' or 'micro_batch', but is \"tokens\"",
             ),
         ),
         deepspeed=None,
@@ -38,7 +38,7 @@ BAD = (
         reports=(
             Report(
                 at="ds_accum.lint.ignore.DSA101",
-                message='ds_accum.lint.ignore.DSA101: must say why the rule does not apply here, but is " "',
+                message='ds_accum.lint.ignore.DSA101 must say why the rule does not apply here, but is " "',
             ),
         ),
         deepspeed=None,
@@ -46,6 +46,9 @@ BAD = (
 )
 
 GOOD = (Example(config='{"train_batch_size": 8, "ds_accum": {"normalization": "token", "counting": {"shift": true}}}'),)
+
+
+_HOW_TO_IGNORE = 'write each code with the reason: {"DSA101": "the launcher pads it"}'
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -73,8 +76,8 @@ def check(context: LintContext) -> Iterator[Finding]:
         else:
             yield Finding(
                 at=at,
-                message=f"{dotted(at)}: {sentence}, but is {shown(value_at(context.values, at))}",
-                help="change the value",
+                message=f"{dotted(at)} {sentence}, but is {shown(value_at(context.values, at))}",
+                help=_HOW_TO_IGNORE if path[:2] == ("lint", "ignore") else None,
                 severity=severity,
                 when=when,
             )
@@ -90,4 +93,5 @@ RULE = Rule(
     proof=Proof.OTHER_READER,
     bad=BAD,
     good=GOOD,
+    noticed_by="ds_accum.initialize",
 )

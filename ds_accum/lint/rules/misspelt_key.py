@@ -61,6 +61,14 @@ BAD = (
         ),
         fixed='{"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_comm": "auto"}}',
     ),
+    # The block that this linter reads itself.
+    Example(
+        config='{"train_batch_size": 8, "ds_acum": {"lint": {"world_size": 8}}}',
+        reports=(
+            Report(at="ds_acum", message='the root of the config has no key "ds_acum", and DeepSpeed ignores it'),
+        ),
+        fixed='{"train_batch_size": 8, "ds_accum": {"lint": {"world_size": 8}}}',
+    ),
 )
 
 GOOD = (

@@ -67,4 +67,5 @@ RULE = Rule(
     proof=Proof.OTHER_READER,
     bad=BAD,
     good=GOOD,
+    noticed_by="Hugging Face",
 )

@@ -36,7 +36,7 @@ BAD = (
             Report(
                 at="bf16.enabled",
                 message="checkpoint/global_step5 was not saved in bf16, and DeepSpeed does not continue from it with"
-                " enabled true (line 1)",
+                " bf16.enabled true (line 1)",
             ),
         ),
         deepspeed=None,
@@ -48,7 +48,7 @@ BAD = (
             Report(
                 at="bf16.enabled",
                 message="checkpoint/global_step5 was saved in bf16, and DeepSpeed does not continue from it with"
-                " enabled false (line 1)",
+                " bf16.enabled false (line 1)",
             ),
         ),
         deepspeed=None,
@@ -69,7 +69,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     yield Finding(
         at=at,
         message=f"{checkpoint.folder}/{checkpoint.tag} was {'' if checkpoint.is_bf16 else 'not '}saved in bf16, and"
-        f" DeepSpeed does not continue from it with {setting(context, enabled, *at)}",
+        f" DeepSpeed does not continue from it with {block.path[0]}.{setting(context, enabled, *at)}",
         help=f"switch bf16 {'on' if checkpoint.is_bf16 else 'off'}, or load the weights alone",
     )
 

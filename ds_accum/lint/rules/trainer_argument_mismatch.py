@@ -127,7 +127,9 @@ def _expected(mismatch: Mismatch, launch: Launch) -> str:
         return " and ".join(f"{name} is {value}" for name, value in values.items())
     if len(values) == 1 or not told:
         name = mismatch.arguments[0]
-        return f"{name} is {values[name]}"
+        # An argument of the same name is another thing than the key.
+        owner = "Trainer's " if mismatch.path == (name,) else ""
+        return f"{owner}{name} is {values[name]}"
     return " and ".join(f"{name} is {value}" for name, value in told.items())
 
 
@@ -142,4 +144,5 @@ RULE = Rule(
     bad=BAD,
     good=GOOD,
     references=("https://huggingface.co/docs/transformers/deepspeed#deepspeed-and-trainer",),
+    noticed_by="Trainer",
 )

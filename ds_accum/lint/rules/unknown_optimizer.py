@@ -91,6 +91,8 @@ _SPELLING: Mapping[str, str] = {
     "musgd": "MuSGD",
 }
 
+_NAMES_OF_GPT_NEOX = frozenset({"cpu_adam", "cpu_torch_adam", "sm3", "madgrad_wd"})
+
 # What other tools add to a name to say who implements it, or in how many bits it keeps its states.
 _ADDITIONS = r"deepspeed|fused|paged|torch|apex|anyprecision|npu|xla|hf|bnb|cpu|ds|8-?bit|32-?bit|4-?bit|[_\-. ]"
 
@@ -100,6 +102,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     if not isinstance(name, str) or built is None:
         return
     if name.lower() in named_optimizers(context.version) or name in torch_optimizers():
+        return
+    if context.launch.client_optimizer is None and _is_built_by_gpt_neox(context, name):
         return
     message, help_ = _wrong_name(context, name)
     # What can be called may even return something, with the right parameters.
@@ -112,6 +116,11 @@ def check(context: LintContext) -> Iterator[Finding]:
         severity=Severity.WARNING if can_be_called else None,
         fix=_fix(context, name),
     )
+
+
+def _is_built_by_gpt_neox(context: LintContext, name: str) -> bool:
+    """GPT-NeoX reads the block itself, and passes what it builds (`get_optimizer` in its training.py)."""
+    return context.embedded.framework == "gpt-neox" and name.lower() in _NAMES_OF_GPT_NEOX
 
 
 def _wrong_name(context: LintContext, name: str) -> tuple[str, str]:

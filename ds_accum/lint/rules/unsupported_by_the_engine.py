@@ -102,4 +102,5 @@ RULE = Rule(
     proof=Proof.OTHER_READER,
     bad=BAD,
     good=GOOD,
+    noticed_by="ds_accum.initialize",
 )

@@ -75,4 +75,5 @@ RULE = Rule(
     check=check,
     bad=BAD,
     good=GOOD,
+    noticed_by="Accelerate",
 )

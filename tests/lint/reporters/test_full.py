@@ -36,6 +36,12 @@ def test_the_summary_names_the_release_and_the_worlds(result: LintResult, sizes:
     assert " ".join(summary(for_worlds(result, *sizes), TERMINAL)) == expected
 
 
+def test_the_summary_says_for_how_many_files_no_world_was_given(result: LintResult) -> None:
+    with_world, without = for_worlds(result, 8).files[0], for_worlds(result, None).files[0]
+    said = " ".join(summary(replace(result, files=(with_world, without, without)), TERMINAL))
+    assert said.endswith(" at world size 8 (not given for 2 files)")
+
+
 def test_nothing_to_lint_is_no_report(result: LintResult) -> None:
     assert list(report(replace(result, files=()), TERMINAL)) == []
 

@@ -34,6 +34,13 @@ def findings(code: str, config: dict[str, Any], **launch: Any) -> list[Diagnosti
     return [item for item in found if item.code == code]
 
 
+def test_gpt_neox_builds_optimizers_that_deepspeed_does_not_know() -> None:
+    text = "pipe-parallel-size: 1\ntrain_batch_size: 8\noptimizer: {type: %s, params: {lr: 0.1}}\n"
+    for name, passed, codes in (("sm3", None, set()), ("sm4", None, {"DSA501"}), ("sm3", False, {"DSA501"})):
+        found = lint_text(text % name, filename="neox.yml", launches=[Launch(world_size=1, client_optimizer=passed)])
+        assert {item.code for item in found} & {"DSA501"} == codes
+
+
 # --- what the script passes -------------------------------------------------------------------------------------------
 
 OF_THE_OPTIMIZER = [
