@@ -21,6 +21,7 @@ RUN = re.compile(
     r"<!-- run(?:: first (?P<lines>\d+) lines)? -->\n```console\n\$ ds-accum (?P<arguments>.*?)\n(?P<output>.*?)```",
     re.DOTALL,
 )
+HOVER = re.compile(r"<!-- hover: (?P<line>\d+):(?P<column>\d+) -->\n```markdown\n(?P<said>.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -77,6 +78,34 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
         assert done.stdout and all(f"\n# {line}\n" in program for line in done.stdout.splitlines())
 
 
+def said_on_hovering(line: int, column: int, folder: Path) -> str:
+    """What the language server answers for a place of the README's config, counted from 1."""
+    from lsprotocol import types
+
+    from ds_accum.config.launch import Launch
+    from ds_accum.lint.in_force import CommandLine
+    from ds_accum.lsp.answers import hover
+    from ds_accum.lsp.checking import check, syntax_of
+    from ds_accum.lsp.positions import Places
+
+    text = (folder / "ds_config.json").read_text("utf-8")
+    told = CommandLine(launches=(Launch(world_size=64),), version_source="installed")
+    syntax = syntax_of("ds_config.json", "json")
+    assert syntax is not None
+    checked = check(text, filename="ds_config.json", syntax=syntax, told=told)
+    answer = hover(checked, Places(text), types.Position(line - 1, column - 1))
+    assert answer is not None and isinstance(answer.contents, types.MarkupContent)
+    return answer.contents.value.rstrip("\n") + "\n"
+
+
+def test_hovering_says_what_the_readme_shows(tmp_path: Path) -> None:
+    written_files(tmp_path)
+    places = list(HOVER.finditer(README.read_text("utf-8")))
+    assert places
+    for place in places:
+        assert said_on_hovering(int(place["line"]), int(place["column"]), tmp_path) == place["said"]
+
+
 @pytest.mark.engine
 def test_deepspeed_says_what_the_readme_quotes(tmp_path: Path) -> None:
     written_files(tmp_path)
@@ -129,7 +158,11 @@ def rewrite() -> None:
             output = output_of(match["arguments"], folder, match["lines"])
             return f"<!-- run{lines} -->\n```console\n$ ds-accum {match['arguments']}\n{output}```"
 
-        README.write_text(RUN.sub(fresh, README.read_text("utf-8")), encoding="utf-8")
+        def hovered(match: re.Match[str]) -> str:
+            line, column = int(match["line"]), int(match["column"])
+            return f"<!-- hover: {line}:{column} -->\n```markdown\n{said_on_hovering(line, column, folder)}```"
+
+        README.write_text(HOVER.sub(hovered, RUN.sub(fresh, README.read_text("utf-8"))), encoding="utf-8")
 
 
 if __name__ == "__main__":
