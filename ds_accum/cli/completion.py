@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands in a shell.
 
-    For this session: source <(ds-accum completion bash)
+    For this shell alone: source <(ds-accum completion bash)
 
     For every session, write it to a file where the shell looks for it:
 
