@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ds_accum.config.document import Document, Path
 from ds_accum.config.embedded import EmbeddedConfig
@@ -18,6 +18,8 @@ from ds_accum.lint.origin import PLAIN_TEXT, Origin
 
 if TYPE_CHECKING:
     from ds_accum.lint.rule import Rule
+
+_Found = TypeVar("_Found")
 
 
 class Review(NamedTuple):
@@ -47,7 +49,7 @@ class LintContext:
     config: DeepSpeedConfig
     origin: Origin
     review: Review | None = None
-    _cache: dict[str, Any] = field(default_factory=dict)
+    _found: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -65,13 +67,17 @@ class LintContext:
     def version(self) -> Version:
         return self.launch.version
 
+    def once(self, name: str, find: Callable[[], _Found]) -> _Found:
+        """What `find` returns, called by the first who asks and kept under a name of its own for the others."""
+        if name not in self._found:
+            self._found[name] = find()
+        found: _Found = self._found[name]
+        return found
+
     @property
     def batch(self) -> BatchResolution:
         """The three batch sizes, resolved."""
-        if "batch" not in self._cache:
-            self._cache["batch"] = resolve_batch(self.values, self.launch)
-        resolution: BatchResolution = self._cache["batch"]
-        return resolution
+        return self.once("batch", lambda: resolve_batch(self.values, self.launch))
 
     @property
     def has_filled_in_batch(self) -> bool:
@@ -108,15 +114,12 @@ class LintContext:
     @property
     def mismatches(self) -> tuple[Mismatch, ...]:
         """What Trainer refuses, with the arguments of the launch; none if they are not known."""
-        if "mismatches" not in self._cache:
-            arguments = self.launch.hf_arguments
-            self._cache["mismatches"] = (
-                ()
-                if arguments is None
-                else tuple(find_mismatches(self.embedded.written, arguments, self.launch.world_size))
-            )
-        found: tuple[Mismatch, ...] = self._cache["mismatches"]
-        return found
+        arguments = self.launch.hf_arguments
+        if arguments is None:
+            return ()
+        return self.once(
+            "mismatches", lambda: tuple(find_mismatches(self.embedded.written, arguments, self.launch.world_size))
+        )
 
     @property
     def builds_optimizer_from_config(self) -> bool | None:

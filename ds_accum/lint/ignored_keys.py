@@ -44,8 +44,8 @@ class Kind(Enum):
 class IgnoredKey:
     """A key at `path`, in a block that DeepSpeed reads.
 
-    `meant` is where the setting should stand, None where that is not known. `replaced_since` is the release that gave
-    it another name or dropped it, or brought it; `change` tells which.
+    `meant` is where the setting should stand, None where that is not known. `change` is what the release that it is
+    not of did to it.
     """
 
     path: Path
@@ -63,10 +63,7 @@ class IgnoredKey:
 
 def ignored_keys(context: LintContext) -> tuple[IgnoredKey, ...]:
     """All ignored keys of a config, but for those that are meant to be ignored and those that other rules report."""
-    found: tuple[IgnoredKey, ...] | None = context._cache.get("ignored keys")
-    if found is None:
-        found = context._cache["ignored keys"] = tuple(_find(context))
-    return found
+    return context.once("ignored keys", lambda: tuple(_find(context)))
 
 
 # `ds_accum.config.block.BLOCK`, without all that this module loads.
@@ -196,10 +193,12 @@ def _ignored(
 
 def _is_for_another_tool(context: LintContext) -> bool:
     """GPT-NeoX has JSON files too, in which DeepSpeed's keys are a few among its own."""
-    if "gpt-neox" not in context._cache:
+
+    def names_a_model() -> bool:
         names = {str(key).replace("-", "_") for key in context.values}
-        context._cache["gpt-neox"] = bool(names & {"num_layers", "pipe_parallel_size", "lr_decay_style"})
-    return bool(context._cache["gpt-neox"])
+        return bool(names & {"num_layers", "pipe_parallel_size", "lr_decay_style"})
+
+    return context.once("gpt-neox", names_a_model)
 
 
 def _is_taken(context: LintContext, path: Path) -> bool:
