@@ -33,7 +33,7 @@ class EventCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """One optimizer step. Numbers are global unless they say otherwise; None says that nobody takes that number here."""
+    """One optimizer step. Numbers are global unless they say otherwise; None: nobody takes that number here."""
 
     step: int
     """Optimizer steps so far, this one included, those that were skipped as well: DeepSpeed's `global_steps`."""
@@ -41,8 +41,8 @@ class StepReport:
     micro_batches: int
     """Micro-batches of the window on this rank."""
 
-    num_tokens: int
-    """Counted tokens of the window, over all micro-batches and ranks."""
+    num_tokens: int | None
+    """Counted tokens of the window, over all micro-batches and ranks; None where counts are not known (micro_batch)."""
 
     min_rank_tokens: int | None
     """Tokens of the rank that has the fewest; None above 1,024 ranks, where only sums are exchanged."""
@@ -63,7 +63,7 @@ class StepReport:
     """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow."""
 
     clip_coefficient: float | None
-    """What clipping multiplied the gradient by: min(1, gradient_clipping / (grad_norm + 1e-6)); None without clipping."""
+    """What clipping multiplied the gradient by, min(1, gradient_clipping / (grad_norm + 1e-6)); None without it."""
 
     learning_rate: float | None
     """Of the first parameter group, as this step used it."""

@@ -16,7 +16,7 @@ from ds_accum.engine.constant import Agreement
 from ds_accum.engine.counting import PendingCounts, TokenCounter
 from ds_accum.engine.events import EventLog
 from ds_accum.engine.losses import HalfPrecision
-from ds_accum.engine.report import StepReport
+from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.step_log import StepLog
 from ds_accum.engine.totals import Gathering, WindowTotals
 from ds_accum.engine.window import AccumulationWindow
@@ -70,7 +70,7 @@ class EngineState:
     skipping: ExitStack | None = None
     """Open while a step is taken: whatever is entered makes the optimizer skip it."""
 
-    skip_reason: Any = None
+    skip_reason: SkipReason | None = None
     failure: BaseException | None = None
     """What ended a backward of this window early, so that its gradients are incomplete."""
 

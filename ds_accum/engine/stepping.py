@@ -88,9 +88,11 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         yield
         overflow = bool(getattr(engine.optimizer, "overflow", False))
     state.skipping = None
-    reason = state.skip_reason or ("overflow" if overflow and engine.fp16_enabled() else None)
+    reason = state.skip_reason
     if reason is None and overflow:
-        reason = "non-finite gradient"
+        reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
+    # Read by DeepSpeed before a carrier could put it right.
+    engine._global_grad_norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
     state.report = _report(engine, totals, reason, learning_rate)
     if state.log is not None:
         state.log.write(state.report)

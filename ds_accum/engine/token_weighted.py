@@ -22,7 +22,7 @@ from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
 from ds_accum.engine.counting import PendingCount, as_count
-from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, zero_if_empty
+from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, on_gradient, zero_if_empty
 from ds_accum.engine.overriding import overriding
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.state import EngineState
@@ -60,7 +60,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         output = super().forward(*inputs, **kwargs)
         pending.loss = loss_in(output)
         if pending.loss is not None:
-            pending.loss.register_hook(self._seed_bare_backward)
+            on_gradient(pending.loss, self._seed_bare_backward)
         state.pending.add(pending)
         return output
 
@@ -73,7 +73,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     ) -> Tensor:
         """Propagates a micro-batch's loss back, weighted by its tokens.
 
-        `loss` is a scalar, the mean over the micro-batch's counted tokens or, with `"loss_reduction": "sum"`, their sum.
+        `loss` is a scalar, the mean over the micro-batch's counted tokens or, with `"loss_reduction": "sum"`, the sum.
         `num_tokens` is how many they are, a number or a tensor with one element; without it they are counted from the
         batch of the one forward since the last backward. Returns what DeepSpeed returns: the loss, divided by the
         accumulation steps unless `scale_wrt_gas` is false.
@@ -88,7 +88,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         self._gather_before_the_last_backward()
         private.start_of_backward(self)
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
-        hook = full.register_hook(lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
+        hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
             with self._noting_failure():
                 super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
@@ -243,7 +243,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending = state.pending.only()
         if pending is not None and pending.loss is None:
             raise CountError(
-                "loss.backward() was called on a loss that is not in the model's output, so its token count is not known",
+                "loss.backward() was called on a loss that is not in the model's output, so its count is not known",
                 remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
             )
         if pending is None or pending.loss is None:
