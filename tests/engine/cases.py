@@ -16,7 +16,7 @@ Dtype = Literal["fp32", "bf16", "fp16"]
 
 LENGTH = 16
 """Tokens of a sample; `LONG` of one whose counts jump."""
-LONG = 512
+LONG = 256
 _UNEVEN = (1, 16, 3, 9)
 _EMPTY = frozenset({(1, 10), (1, 11), (2, 4), (2, 5)})
 """(window, sample) without a counted token: with two samples per micro-batch, all that one rank has in it."""
@@ -94,9 +94,10 @@ def valid_length(case: Case, window: int, sample: int) -> int:
     if case.data == "even":
         return 8
     if case.data == "jumping":
-        # Windows of single tokens, then of a thousand, then of both: 1 and 1024 in micro-batches of two.
-        short = int(sample % 2 == 0)
-        return (short, LONG, LONG if sample // 2 % 3 == 1 else short)[window % 3]
+        # A window of single tokens, one of a thousand, then both: 1 and 1,024 in micro-batches of four.
+        micro_batch, first = divmod(sample, 4)
+        short = int(first == 0)
+        return (short, LONG, LONG if micro_batch % 3 == 1 else short)[window % 3]
     if (window, sample) in _EMPTY:
         return 0
     pair = sample // 2

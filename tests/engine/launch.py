@@ -102,7 +102,9 @@ def _printed_by_worker(lines: str, folder: Path, timeout: float) -> str:
     try:
         printed, errors = worker.communicate(lines, timeout=timeout)
     except subprocess.TimeoutExpired:
-        last = "\n".join(f"{path}:\n{path.read_text('utf-8', 'replace')[-2000:]}" for path in folder.glob("*/rank*.log"))
+        last = "\n".join(
+            f"{path}:\n{path.read_text('utf-8', 'replace')[-2000:]}" for path in folder.glob("*/rank*.log")
+        )
         raise RuntimeError(f"the worker took longer than {timeout:g} s; its ranks said last:\n{last}") from None
     finally:
         if worker.poll() is None:

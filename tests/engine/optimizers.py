@@ -18,18 +18,22 @@ LION = {"lr": 0.003, "betas": (0.9, 0.99), "weight_decay": 0.01}
 
 
 class _Lion(torch.optim.Optimizer):
-    """Lion as in https://doi.org/10.48550/arXiv.2302.06675, algorithm 2."""
+    """Lion as in https://doi.org/10.48550/arXiv.2302.06675, algorithm 2.
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    DeepSpeed's takes the sign bit, so that the sign of 0 is 1 (`copysign`, csrc/lion/cpu_lion_impl.cpp).
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, sign_bit: bool = False) -> None:
         super().__init__(parameters, dict(LION))
+        self.sign = (lambda values: torch.copysign(torch.ones_like(values), values)) if sign_bit else torch.sign
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, _: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for parameter in group["params"]:
                 momentum = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
                 first, second = group["betas"]
-                direction = torch.sign(first * momentum + (1 - first) * parameter.grad)
+                direction = self.sign(first * momentum + (1 - first) * parameter.grad)
                 parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * direction)
                 momentum.mul_(second).add_((1 - second) * parameter.grad)
 
@@ -64,4 +68,6 @@ def true_optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
     parameters = list(model.parameters())
     if name == "sgd":
         return torch.optim.SGD(parameters, **SGD)
-    return _Lion(parameters) if name.endswith("lion") else torch.optim.AdamW(parameters, **ADAM)
+    if name.endswith("lion"):
+        return _Lion(parameters, sign_bit=name == "cpu_lion")
+    return torch.optim.AdamW(parameters, **ADAM)

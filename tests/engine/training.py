@@ -37,9 +37,7 @@ def run(arguments: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
     return result if rank else result | _beside_the_truth(case, steps, parameters, folder.parent)
 
 
-def _beside_the_truth(
-    case: Case, steps: list[dict[str, Any]], parameters: list[Tensor], kept: Path
-) -> dict[str, Any]:
+def _beside_the_truth(case: Case, steps: list[dict[str, Any]], parameters: list[Tensor], kept: Path) -> dict[str, Any]:
     # Stock DeepSpeed takes the mean of means: it is asked how far it is from that, and from the token mean.
     names: tuple[Normalization, ...] = ("token", "micro_batch") if case.engine == "stock" else ("token",)
     truths = {name: kept_truth(case, kept, name) for name in names}
@@ -232,7 +230,9 @@ def _step(engine: Any, case: Case, seen: Tensor) -> dict[str, Any]:
 def _loss_scale(engine: Any) -> float | None:
     optimizer = engine.optimizer
     held = getattr(optimizer, "loss_scale_config", None)
-    return _number(held.cur_scale if held is not None else getattr(optimizer, "cur_scale", None) or _zero_scale(optimizer))
+    return _number(
+        held.cur_scale if held is not None else getattr(optimizer, "cur_scale", None) or _zero_scale(optimizer)
+    )
 
 
 def _zero_scale(optimizer: Any) -> Any:
@@ -252,7 +252,10 @@ def master_parameters(engine: Any, case: Case) -> Tensor:
     """The fp32 parameters that the optimizer updates, whole, in the model's order, in float64: [P]. All ranks call it."""
     optimizer, kind = engine.optimizer, type(engine.optimizer).__name__
     if kind == "FP16_Optimizer":
-        held = [group.flatten()[: sum(p.numel() for p in engine.module.parameters())] for group in optimizer.fp32_groups_flat]
+        held = [
+            group.flatten()[: sum(p.numel() for p in engine.module.parameters())]
+            for group in optimizer.fp32_groups_flat
+        ]
     elif kind == "FP16_UnfusedOptimizer":
         held = [parameter for group in optimizer.fp32_groups for parameter in group]
     elif case.stage == 0 or case.config.get("zero_optimization", {}).get("round_robin_gradients"):
