@@ -52,13 +52,19 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, input_ids: Tensor, labels: Tensor, *, overflow: bool = False) -> Tensor:
-        losses, counted = self.token_losses(input_ids, labels, overflow=overflow)
-        total = losses.sum()
-        # As torch's cross entropy does it: the mean over nothing is 0 / 0, and its gradient nothing.
-        return total if self.reduction == "sum" else total / counted.sum() if counted.any() else total * math.nan
+        logits, labels = self._logits_and_labels(input_ids, labels, overflow=overflow)
+        # With no label to count, the mean is NaN and its gradient 0.
+        return F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction=self.reduction)
 
-    def token_losses(self, input_ids: Tensor, labels: Tensor, *, overflow: bool = False) -> tuple[Tensor, Tensor]:
-        """The loss of each token, 0 where it does not count, and whether it counts: both [B, T], or [B, T - 1]."""
+    def sums_of_losses(self, input_ids: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The summed loss of each sample and how many labels it counts: both [B]."""
+        logits, flat = self._logits_and_labels(input_ids, labels)
+        losses = F.cross_entropy(logits, flat, ignore_index=IGNORE_INDEX, reduction="none")
+        batch = input_ids.shape[0]
+        return losses.view(batch, -1).sum(dim=1), (flat != IGNORE_INDEX).view(batch, -1).sum(dim=1)
+
+    def _logits_and_labels(self, input_ids: Tensor, labels: Tensor, *, overflow: bool = False) -> tuple[Tensor, Tensor]:
+        """[N, V] and [N], N being all positions that have a label."""
         logits = self.head(self.norm(self._hidden(input_ids)))
         if overflow:
             logits = _Overflow.apply(logits)
@@ -66,10 +72,7 @@ class LanguageModel(nn.Module):
             logits = logits.float()
         if self.shift:
             logits, labels = logits[:, :-1], labels[:, 1:]
-        losses = F.cross_entropy(
-            logits.reshape(-1, VOCABULARY), labels.reshape(-1), ignore_index=IGNORE_INDEX, reduction="none"
-        )
-        return losses.view(labels.shape), labels != IGNORE_INDEX
+        return logits.reshape(-1, VOCABULARY), labels.reshape(-1)
 
     def _hidden(self, input_ids: Tensor) -> Tensor:
         batch, length = input_ids.shape

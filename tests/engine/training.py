@@ -70,7 +70,7 @@ def start(case: Case, *, engine: str | None = None) -> Any:
         return deepspeed.initialize(model=model, optimizer=optimizer, config=config_of(case))[0]
     import ds_accum
 
-    counter = (lambda batch: num_tokens(case, batch["labels"])) if case.counts == "function" else None
+    counter = (lambda labels, **_: num_tokens(case, labels)) if case.counts == "function" else None
     return ds_accum.initialize(model=model, optimizer=optimizer, config=config_of(case), token_counter=counter)[0]
 
 
@@ -212,7 +212,7 @@ _ACCUMULATE: dict[str, Callable[[Any, int, Backward], None]] = {
 def _step(engine: Any, case: Case, seen: Tensor) -> dict[str, Any]:
     """What the engine says of its last step, and the token mean of the losses that the loop itself saw."""
     summed, tokens = seen.tolist()
-    said: dict[str, Any] = {"seen_loss": summed / max(tokens, 1), "loss_scale": _loss_scale(engine)}
+    said: dict[str, Any] = {"seen_loss": summed / max(tokens, 1), "loss_scale": loss_scale(engine)}
     if case.engine == "stock":
         return said | {"grad_norm": _number(engine.get_global_grad_norm())}
     report = engine.last_step
@@ -227,7 +227,8 @@ def _step(engine: Any, case: Case, seen: Tensor) -> dict[str, Any]:
     }
 
 
-def _loss_scale(engine: Any) -> float | None:
+def loss_scale(engine: Any) -> float | None:
+    """What losses are scaled by now, None where nothing scales."""
     optimizer = engine.optimizer
     held = getattr(optimizer, "loss_scale_config", None)
     return _number(

@@ -47,9 +47,8 @@ def true_run(case: Case, normalization: Normalization = "token") -> Truth:
     for window in range(len(case.windows)):
         optimizer.zero_grad()
         batch = batch_of(case, window, samples_of_window(case, window))
-        token_losses, counted = model.token_losses(**batch)
-        weights = _weights(case, window, counted, normalization)
-        loss = (token_losses.sum(dim=1) * weights).sum()
+        sums, counted = model.sums_of_losses(**batch)
+        loss = (sums * _weights(case, window, counted.double(), normalization)).sum()
         loss.backward()
         norms.append(_clip(model, case.clipping))
         if window != case.overflows_in:
@@ -79,9 +78,8 @@ def kept_truth(case: Case, folder: Path, normalization: Normalization = "token")
     return Truth(**torch.load(path))
 
 
-def _weights(case: Case, window: int, counted: Tensor, normalization: Normalization) -> Tensor:
-    """The weight [B] of each sample's summed loss."""
-    per_sample = counted.sum(dim=1).double()
+def _weights(case: Case, window: int, per_sample: Tensor, normalization: Normalization) -> Tensor:
+    """The weight [B] of each sample's summed loss, from its counted tokens [B]."""
     if normalization == "token":
         return torch.full_like(per_sample, 1 / max(float(per_sample.sum()), 1.0))
     weights = torch.zeros_like(per_sample)
