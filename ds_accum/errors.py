@@ -5,6 +5,10 @@
     │   ├── LayoutError               the parallel degrees do not fit the world size
     │   └── BatchError                the batch sizes do not add up
     ├── UsageError (ValueError)       a command or a function called wrongly
+    ├── AccumulationError (RuntimeError)  a training loop that would get another gradient than it asks for
+    │   ├── CountError                how many tokens a loss stands for is unknown, or can't be
+    │   ├── EmptyWindowError          no rank has a counted token in a whole accumulation window
+    │   └── NonFiniteLossError        a loss of the window is infinite or not a number
     └── FixError                      a fix of ours that is wrong, found out before anything was written
 
 The message is one sentence of fact with its numbers, in lower case, without a full stop; `remedy` says what to do.
@@ -22,7 +26,18 @@ if TYPE_CHECKING:
     from ds_accum.batch.divisibility import Indivisible, Neighbours
     from ds_accum.batch.imbalance import Imbalance
 
-__all__ = ["BatchError", "ConfigError", "DSAccumError", "FixError", "LayoutError", "UsageError"]
+__all__ = [
+    "AccumulationError",
+    "BatchError",
+    "ConfigError",
+    "CountError",
+    "DSAccumError",
+    "EmptyWindowError",
+    "FixError",
+    "LayoutError",
+    "NonFiniteLossError",
+    "UsageError",
+]
 
 
 class DSAccumError(Exception):
@@ -84,6 +99,29 @@ class UsageError(DSAccumError, ValueError):
         """What failed, and what the system says about it: "can't read a.json: permission denied"."""
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return cls(f"{failed}: {reason[:1].lower()}{reason[1:]}", remedy=remedy)
+
+
+class AccumulationError(DSAccumError, RuntimeError):
+    """Going on would give another gradient than the training loop asks for.
+
+    Unlike the other errors it shows its remedy by itself: it ends in a traceback on some rank, not in a report.
+    """
+
+    def __str__(self) -> str:
+        fact = super().__str__()
+        return fact if self.remedy is None else f"{fact}; {self.remedy}"
+
+
+class CountError(AccumulationError, ValueError):
+    """How many tokens a loss stands for is not known, or the number given can't be."""
+
+
+class EmptyWindowError(AccumulationError):
+    """No rank has a counted token in a whole accumulation window, and the config asks to be told."""
+
+
+class NonFiniteLossError(AccumulationError):
+    """A loss of the window is infinite or not a number, and the config asks to be told."""
 
 
 class FixError(DSAccumError):

@@ -1,0 +1,94 @@
+"""StepReport: what one optimizer step did, in numbers that are the same on every rank.
+
+    report = engine.last_step
+    print(report.num_tokens, report.loss, report.grad_norm, report.applied)
+
+It is made of the window's totals, which every rank has gathered, and of what DeepSpeed left behind after its step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["EventCounts", "SkipReason", "StepReport"]
+
+SkipReason = Literal["no counted token", "non-finite loss", "non-finite gradient", "overflow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCounts:
+    """How often each part of a step happened in one window, on this rank: the evidence that clipping happens once.
+
+    A step that is right has one backward a micro-batch, one reduction (one a backward where ZeRO-2/3 reduces at once),
+    one norm at most, then one update, then gradients set to zero.
+    """
+
+    backwards: int
+    reductions: int
+    norms: int
+    updates: int
+    zeroings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """One optimizer step. Numbers are global unless they say otherwise; None: nobody takes that number here."""
+
+    step: int
+    """Optimizer steps so far, this one included, those that were skipped as well: DeepSpeed's `global_steps`."""
+
+    micro_batches: int
+    """Micro-batches of the window on this rank."""
+
+    num_tokens: int | None
+    """Counted tokens of the window, over all micro-batches and ranks; None where counts are not known (micro_batch)."""
+
+    min_rank_tokens: int | None
+    """Tokens of the rank that has the fewest; None above 1,024 ranks, where only sums are exchanged."""
+
+    min_rank: int | None
+    """That rank, of the group that gradients are reduced over."""
+
+    max_rank_tokens: int | None
+    """Tokens of the rank that has the most."""
+
+    max_rank: int | None
+    """That rank."""
+
+    loss: float | None
+    """Mean loss over all counted tokens of the global batch, before the update; None where no token counts."""
+
+    grad_norm: float | None
+    """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow."""
+
+    clip_coefficient: float | None
+    """What clipping multiplied the gradient by, min(1, gradient_clipping / (grad_norm + 1e-6)); None without it."""
+
+    learning_rate: float | None
+    """Of the first parameter group, as this step used it."""
+
+    loss_scale: float
+    """What the losses of this window were scaled by, 1.0 where nothing scales."""
+
+    applied: bool
+    """Whether parameters were updated."""
+
+    skipped_because: SkipReason | None
+    """Why not."""
+
+    weighting_skew: float | None
+    """The largest ratio of the weight that a mean of means gives a token to the right one; 1.0 for equal counts."""
+
+    events: EventCounts
+    """What happened in the window, on this rank."""
+
+    seconds: float
+    """From the end of the step before to the end of this one."""
+
+    @property
+    def clipped_norm(self) -> float | None:
+        """L2 norm of the gradient that the optimizer was given; None where no norm was taken or no step applied."""
+        if self.grad_norm is None or not self.applied:
+            return None
+        return self.grad_norm * (1.0 if self.clip_coefficient is None else self.clip_coefficient)
