@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ds_accum.batch import BatchLedger, ParallelLayout
     from ds_accum.config.launch import Launch
+    from ds_accum.engine.initialize import initialize
+    from ds_accum.engine.report import StepReport
     from ds_accum.lint import Diagnostic, lint_file, lint_text
 
 __all__ = [
@@ -22,7 +24,9 @@ __all__ = [
     "Diagnostic",
     "Launch",
     "ParallelLayout",
+    "StepReport",
     "__version__",
+    "initialize",
     "lint_file",
     "lint_text",
 ]
@@ -35,6 +39,8 @@ _ORIGINS = {
     "Diagnostic": "ds_accum.lint",
     "Launch": "ds_accum.config.launch",
     "ParallelLayout": "ds_accum.batch",
+    "StepReport": "ds_accum.engine.report",
+    "initialize": "ds_accum.engine.initialize",
     "lint_file": "ds_accum.lint",
     "lint_text": "ds_accum.lint",
 }

@@ -2,7 +2,7 @@
 
 zero_optimization, stage, 64      keys, at any depth            --pp        a degree above 1
 --hf-arg                          Trainer's arguments are known --resume    a checkpoint is resumed from
---framework=lightning             who reads the config first
+--framework=lightning             who reads the config first    --accelerator   another one than CUDA
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def words_of(document: Document, configs: Iterable[EmbeddedConfig], launch: Laun
         words.add("--hf-arg")
     if launch.checkpoint is not None:
         words.add("--resume")
+    if launch.accelerator != "cuda":
+        words.add("--accelerator")
     # Under another tool's names a config has keys that the document has not.
     holders: list[Any] = [document.value]
     frameworks = {launch.framework}

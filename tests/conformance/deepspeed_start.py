@@ -111,8 +111,13 @@ def _run_worker(lines: str, folder: str, timeout: float) -> str:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # ninja lies beside the interpreter, which need not be on the path.
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+        env={
+            **os.environ,
+            # ninja lies beside the interpreter, which need not be on the path.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            # On a CPU, DeepSpeed still takes a GPU for some things where torch finds one.
+            "CUDA_VISIBLE_DEVICES": "",
+        },
     )
     try:
         printed, errors = worker.communicate(lines, timeout=timeout)

@@ -18,6 +18,7 @@ from deepspeed_load import load_file
 from deepspeed_start import ClientOptimizer, Trial, run_trials
 from this_machine import why_only_here
 
+from ds_accum.config.accelerators import ACCELERATOR_LIMITS
 from ds_accum.config.launch import Launch
 from ds_accum.lint.diagnostic import Proof, Severity, When
 from ds_accum.lint.rule import Example, Rule
@@ -143,23 +144,24 @@ def react(claims: Sequence[Claim], folder: Path) -> dict[str, list[Reaction]]:
             refused_at_load |= verdict.refused and verdict.when is When.LOAD
             # Without real ranks, only what shows already here.
             if claim.when is When.LOAD or (not can_be_started and (verdict.refused or not claim.refused)):
-                reactions[claim.name].append(_reaction(describe(launch), verdict.when, verdict.error))
+                reactions[claim.name].append(_reaction(claim, describe(launch), verdict.when, verdict.error))
         if can_be_started and not refused_at_load:
             trials |= {trial.name: (claim, trial) for trial in _trials_of(claim, path)}
         elif can_be_started:
-            reactions[claim.name].append(_reaction(describe(claim.launch), When.LOAD, "refused at load"))
+            reactions[claim.name].append(_reaction(claim, describe(claim.launch), When.LOAD, "refused at load"))
     outcomes = run_trials(trial for _, trial in trials.values())
     for name, (claim, _) in trials.items():
         outcome = outcomes[name]
         when = When.START if outcome.refused_at_start else When.FIRST_STEP
-        reactions[claim.name].append(_reaction(name, when, outcome.error or None))
+        reactions[claim.name].append(_reaction(claim, name, when, outcome.error or None))
     return reactions
 
 
-def _reaction(launch: str, when: When, error: str | None) -> Reaction:
+def _reaction(claim: Claim, launch: str, when: When, error: str | None) -> Reaction:
     if error is None:
         return Reaction(launch=launch)
-    return Reaction(launch=launch, refused=when, error=error, unknown=why_only_here(error))
+    unknown = why_only_here(error, accelerator=claim.launch.accelerator)
+    return Reaction(launch=launch, refused=when, error=error, unknown=unknown)
 
 
 def _ranks_of(launch: Launch) -> int | None:
@@ -249,6 +251,14 @@ def test_deepspeed_reacts_to_an_example_as_its_rule_says(claim: Claim, reactions
 def test_a_false_claim_is_noticed(false_claim: str, reactions: Mapping[str, list[Reaction]]) -> None:
     claim, expected = FALSE_CLAIMS[false_claim]
     assert (problem_with(claim, reactions[claim.name]) or "").startswith(expected)
+
+
+def test_what_an_accelerator_refuses_is_refused_in_the_words_of_the_table(
+    reactions: Mapping[str, list[Reaction]],
+) -> None:
+    errors = [item.error for claim in CLAIMS if claim.launch.accelerator == "cpu" for item in reactions[claim.name]]
+    certain = [limit for limit in ACCELERATOR_LIMITS if limit.unless is None]
+    assert [limit for limit in certain if not any(limit.refusal in error for error in errors)] == []
 
 
 def test_most_claims_are_shown_with_real_ranks_or_as_loaded(reactions: Mapping[str, list[Reaction]]) -> None:

@@ -21,8 +21,12 @@ NOT_INSTALLED: dict[str, str] = {
 }
 
 
-def why_only_here(error: str) -> str | None:
-    """Why an exception would not be raised on a GPU machine with everything installed; None if it would."""
-    for limit in limits_behind(error, accelerator="cpu"):
-        return f"{'.'.join(limit.settings[0].path)} on a CPU: {limit.reason}"
+def why_only_here(error: str, *, accelerator: str = "cuda") -> str | None:
+    """Why an exception would not be raised on such a machine with everything installed; None if it would.
+
+    What is judged for a CPU has no excuse in this one's being a CPU.
+    """
+    if accelerator != "cpu":
+        for limit in limits_behind(error, accelerator="cpu"):
+            return f"{'.'.join(limit.settings[0].path)} on a CPU: {limit.reason}"
     return next((f"{missing} is not installed" for part, missing in NOT_INSTALLED.items() if part in error), None)

@@ -30,10 +30,10 @@ def words(text: str, launch: Launch = ANY_LAUNCH) -> frozenset[str]:
 
 
 def test_the_words_are_the_keys_at_any_depth_and_what_the_launch_is() -> None:
-    launch = Launch(pipeline_parallel_size=2, framework="raw")
+    launch = Launch(pipeline_parallel_size=2, framework="raw", accelerator="cpu")
     assert words('{"fp16": {"enabled": true}, "list": [{"inner": 1}]}', launch) == {
         *("fp16", "enabled", "list", "inner"),
-        *("--pp", "--framework=raw"),
+        *("--pp", "--framework=raw", "--accelerator"),
     }
 
 

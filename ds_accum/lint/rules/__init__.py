@@ -195,6 +195,7 @@ RULES = Rules(
         "text_to_the_end_of_the_line": "",
         "not_strict_json": "",
         "missing_config_file": "deepspeed_config",
+        "unsupported_by_the_accelerator": "--accelerator",
         "trainer_argument_mismatch": "--hf-arg",
         "clipping_not_from_trainer": "--hf-arg",
         "precision_from_evaluation": "--hf-arg",

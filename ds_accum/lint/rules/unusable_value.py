@@ -242,12 +242,6 @@ def _is_convertible(value: Any) -> bool:
     return True
 
 
-def _aio(context: LintContext) -> Iterator[Complaint]:
-    use_gds = mapping_at(context.values, ("aio",)).get("use_gds")
-    if use_gds and context.launch.accelerator != "cuda":
-        yield ("aio", "use_gds"), f"false on the accelerator {shown(context.launch.accelerator)}", use_gds
-
-
 _READERS: tuple[Callable[[LintContext], Iterator[Complaint]], ...] = (
     _optimizer,
     _wall_clock_breakdown,
@@ -257,7 +251,6 @@ _READERS: tuple[Callable[[LintContext], Iterator[Complaint]], ...] = (
     _checkpoint,
     _autotuning,
     _data_efficiency,
-    _aio,
 )
 
 

@@ -1,0 +1,63 @@
+"""D, the window's constant: what a micro-batch's weight is divided by before the total is known.
+
+Any constant gives the same gradient, because the late factor c = divisor x D / T takes it out again. It is chosen so
+that c is 1 where it can be: D = T / divisor as the last window had it, if all its micro-batches counted the same number
+of tokens (then every factor is what stock DeepSpeed's is), else a power of two near it, which is exact in binary and
+keeps float16 in its range. It has to be the same on every rank; the first window agrees on it by one collective over
+the first micro-batch's counts, unless it is declared.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from deepspeed import comm
+from torch import Tensor
+
+from ds_accum.engine.totals import WindowTotals
+
+__all__ = ["Agreement", "constant_after", "constant_near", "power_of_two_near"]
+
+
+def power_of_two_near(number: float) -> float:
+    """The power of two nearest to a positive number on a logarithmic scale; 1.0 for what is no positive number."""
+    return 2.0 ** round(math.log2(number)) if 0 < number < math.inf else 1.0
+
+
+def constant_near(tokens_per_micro_batch: float, *, micro_batches: float) -> float:
+    """D for a declared number of tokens: exact, as if every micro-batch counted just these."""
+    return max(tokens_per_micro_batch, 1.0) * micro_batches
+
+
+def constant_after(totals: WindowTotals, *, micro_batches: float, of: float) -> float | None:
+    """D for the window after one with these totals; None if that one counted no token.
+
+    `micro_batches` is the number that a window has, over all ranks and divided by the divisor that DeepSpeed applies;
+    `of` the number that the last window had, over all ranks.
+    """
+    if not totals.num_tokens or not of:
+        return None
+    if totals.is_even:
+        return totals.largest * micro_batches
+    return power_of_two_near(totals.num_tokens / of * micro_batches)
+
+
+class Agreement:
+    """The first micro-batch's counts of every rank, on their way to a constant that all ranks share.
+
+    Nothing is read on the host: the constant is made where the counts arrive.
+    """
+
+    def __init__(self, num_tokens: Tensor, group: Any) -> None:
+        self._counts = num_tokens.new_empty(comm.get_world_size(group))
+        self._work = comm.all_gather_into_tensor(self._counts, num_tokens.reshape(1), group=group, async_op=True)
+
+    def constant(self, *, micro_batches: float) -> Tensor:
+        """D for windows of so many micro-batches, as in `constant_after`: a float64 scalar on the device."""
+        self._work.wait()
+        near = (self._counts.mean() * micro_batches).clamp(min=1.0)
+        power = torch.pow(2.0, torch.round(torch.log2(near)))
+        even = (self._counts == self._counts[0]).all() & (self._counts[0] > 0)
+        return torch.where(even, self._counts[0] * micro_batches, power)

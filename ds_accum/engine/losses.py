@@ -1,0 +1,84 @@
+"""What can be told from a loss tensor: its dtype, whether an empty mean is harmless, where it is in a model's output."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["HalfPrecision", "in_float32", "is_scalar_loss", "loss_in", "zero_if_empty"]
+
+# Backward steps that pass a gradient on as it is, or nearly: what lies below them made the loss.
+_PASSING = (
+    "ToCopyBackward",
+    "ViewBackward",
+    "ReshapeAliasBackward",
+    "SqueezeBackward",
+    "CloneBackward",
+    "AliasBackward",
+)
+
+
+class HalfPrecision:
+    """Warns once about losses that come in half precision."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def warn(self, dtype: torch.dtype) -> None:
+        """The size of what is lost: half a unit in the last place, of the loss and of the weight it is given."""
+        if self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            f"the loss is a {str(dtype).removeprefix('torch.')} scalar: it and its token weight are rounded by up to "
+            f"{torch.finfo(dtype).eps / 2:.2%}; return it from the model in float32",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def in_float32(loss: Tensor, half: HalfPrecision) -> Tensor:
+    """The loss in float32 (float64 stays), with a warning if that comes too late."""
+    if loss.dtype in (torch.float16, torch.bfloat16):
+        half.warn(loss.dtype)
+        return loss.float()
+    return loss
+
+
+def is_scalar_loss(value: Any) -> bool:
+    """Whether a value can be propagated back as it is: one number, with a graph behind it."""
+    return isinstance(value, Tensor) and value.numel() == 1 and value.grad_fn is not None
+
+
+def loss_in(output: Any) -> Tensor | None:
+    """The loss in a model's output: the output itself, its `loss`, or its first element; None where there is none."""
+    candidate: Any = output
+    if isinstance(output, Mapping):
+        candidate = output.get("loss")
+    elif isinstance(output, tuple | list):
+        candidate = output[0] if output else None
+    elif not isinstance(output, Tensor):
+        candidate = getattr(output, "loss", None)
+    return candidate if is_scalar_loss(candidate) else None
+
+
+def zero_if_empty(loss: Tensor) -> bool:
+    """Whether a mean over no token, which is NaN, has a zero gradient all the same.
+
+    torch's cross entropy has: it propagates to no position. A sum divided by zero propagates NaN to all of them.
+    """
+    node = loss.grad_fn
+    while node is not None:
+        name = node.name()
+        if name.startswith("NllLoss"):
+            return True
+        below = [function for function, _ in node.next_functions if function is not None]
+        # ZeRO-3 wraps the output of every module in functions of its own.
+        if len(below) != 1 or not (name.startswith(_PASSING) or "BackwardFunction" in name):
+            return False
+        node = below[0]
+    return False

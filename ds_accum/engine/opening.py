@@ -1,0 +1,88 @@
+"""Opening a window: where its constant comes from, the first time and later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from deepspeed import comm
+from torch import Tensor
+
+from ds_accum.engine.constant import Agreement, constant_near
+from ds_accum.errors import AccumulationError
+
+if TYPE_CHECKING:
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+__all__ = ["expected_micro_batches", "needs_agreement", "open_window", "sum_over_ranks"]
+
+
+def expected_micro_batches(engine: TokenWeightedEngine) -> float:
+    """Micro-batches of a whole window over all ranks, over the divisor that DeepSpeed applies to their sum."""
+    state = engine._accumulation
+    return float(engine.gradient_accumulation_steps() * comm.get_world_size(state.group) / state.divisor)
+
+
+def needs_agreement(engine: TokenWeightedEngine) -> bool:
+    """Whether the ranks have to agree on the constant of the window that is about to open.
+
+    In float16 they do so for each window, because a constant far from its tokens costs range.
+    """
+    state = engine._accumulation
+    if state.window.is_open or state.declared is not None or not state.window.by_token:
+        return False
+    if state.next_constant is None:
+        return state.settings.initial_tokens is None
+    return bool(engine.fp16_enabled())
+
+
+def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
+    """Opens the window of the engine for a first micro-batch with so many tokens."""
+    state = engine._accumulation
+    if state.needs_look_ahead and state.declared is None:
+        raise AccumulationError(
+            "the optimizer takes momentum of gradients before the step (Muon), when their weight is not known yet",
+            remedy="declare the window's tokens before its first forward: engine.begin_window(num_tokens)",
+        )
+    state.window.open(_constant(engine, num_tokens), state.carrier.loss_scale())
+    if state.settings.reduction == "boundary":
+        start_coalescing(engine)
+
+
+def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
+    state, micro_batches = engine._accumulation, expected_micro_batches(engine)
+    if not state.window.by_token:
+        return _scalar(micro_batches, state.device)
+    if state.declared is not None:
+        return (state.declared / state.divisor).clamp(min=1.0)
+    if needs_agreement(engine):
+        agreement = state.agreement or Agreement(num_tokens, state.group)
+        return agreement.constant(micro_batches=micro_batches)
+    if state.next_constant is not None:
+        return _scalar(state.next_constant, state.device)
+    assert state.settings.initial_tokens is not None
+    return _scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
+
+
+def start_coalescing(engine: TokenWeightedEngine) -> None:
+    """Holds back ZeRO-2/3's reductions until the boundary, in DeepSpeed's own context for it."""
+    from contextlib import ExitStack
+
+    state = engine._accumulation
+    if not engine.zero_optimization_partition_gradients():
+        return  # reduced at the boundary alone, as it is
+    if engine.inside_no_sync_ctxt:
+        return  # the caller coalesces by himself
+    state.coalescing = ExitStack()
+    state.coalescing.enter_context(engine.coalesce_grad_reduction())
+
+
+def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
+    """The sum of one number a rank, a float64 scalar on the device."""
+    total = number.clone()
+    comm.all_reduce(total, group=group)
+    return total
+
+
+def _scalar(number: float, device: torch.device) -> Tensor:
+    return torch.full((), number, dtype=torch.float64, device=device)

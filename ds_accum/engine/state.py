@@ -1,0 +1,89 @@
+"""EngineState: everything that the token-weighted engine keeps beside DeepSpeed's own attributes."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ds_accum.config.block import DSAccumBlock
+from ds_accum.engine.carriers import Carrier
+from ds_accum.engine.constant import Agreement
+from ds_accum.engine.counting import PendingCounts, TokenCounter
+from ds_accum.engine.events import EventLog
+from ds_accum.engine.losses import HalfPrecision
+from ds_accum.engine.report import StepReport
+from ds_accum.engine.step_log import StepLog
+from ds_accum.engine.totals import Gathering, WindowTotals
+from ds_accum.engine.window import AccumulationWindow
+
+__all__ = ["EngineState"]
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineState:
+    """What lives as long as the engine, what lives as long as a window, and what one backward leaves for the next."""
+
+    settings: DSAccumBlock
+    counter: TokenCounter
+    carrier: Carrier
+    group: Any
+    """The process group that gradients are reduced over, and tokens are summed over."""
+
+    divisor: float
+    """What DeepSpeed divides the sum of that group's gradients by."""
+
+    device: torch.device
+    needs_look_ahead: bool
+    """Whether the optimizer uses gradients before the step, so that their weight has to be right at once (Muon)."""
+
+    log: StepLog | None
+    window: AccumulationWindow
+    pending: PendingCounts = field(default_factory=PendingCounts)
+    events: EventLog = field(default_factory=EventLog)
+    half: HalfPrecision = field(default_factory=HalfPrecision)
+
+    next_constant: float | None = None
+    """D for the next window, from the last one."""
+
+    agreement: Agreement | None = None
+    """The first counts of a window that has no constant yet, on their way between the ranks."""
+
+    declared: Tensor | None = None
+    """Look-ahead: T of the window, from every rank's `begin_window`; a float64 scalar on the device."""
+
+    gathering: Gathering | None = None
+    totals: WindowTotals | None = None
+    coalescing: ExitStack | None = None
+    """Closes DeepSpeed's `coalesce_grad_reduction`, which is open from the first micro-batch to the boundary."""
+
+    bare_seed: Tensor | None = None
+    """The seed of a `loss.backward()` under way that no call of the engine announced."""
+
+    scaled: bool = False
+    """Whether the next backward is one of a loss that `scale` returned."""
+
+    skipping: ExitStack | None = None
+    """Open while a step is taken: whatever is entered makes the optimizer skip it."""
+
+    skip_reason: Any = None
+    failure: BaseException | None = None
+    """What ended a backward of this window early, so that its gradients are incomplete."""
+
+    report: StepReport | None = None
+    finished: float = field(default_factory=time.perf_counter)
+    """When the last step ended."""
+
+    def start_window(self) -> None:
+        """Forgets the window that was just applied, skipped or given up."""
+        self.window = AccumulationWindow(device=self.device, by_token=self.window.by_token)
+        self.pending.clear()
+        self.events.clear()
+        self.agreement = self.declared = self.gathering = self.totals = None
+        self.skip_reason = self.failure = None
+        self.scaled = False
+        self.bare_seed = None

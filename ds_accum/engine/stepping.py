@@ -1,0 +1,237 @@
+"""The boundary: the window's totals, the late factor, the step that is taken or skipped, and its report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from deepspeed import comm
+
+from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.constant import constant_after
+from ds_accum.engine.opening import expected_micro_batches
+from ds_accum.engine.report import SkipReason, StepReport
+from ds_accum.engine.totals import Gathering, WindowTotals
+from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossError
+
+if TYPE_CHECKING:
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+__all__ = ["clip_plain_gradients", "flush", "ranks_over_factor", "stop_coalescing", "taking_step"]
+
+
+def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
+    """The window's totals over all ranks, gathered now unless they are under way; every rank has to ask."""
+    state = engine._accumulation
+    if state.totals is None:
+        micro_batches = len(state.window.micro_batches)
+        if state.gathering is None or state.gathering.micro_batches != micro_batches:
+            state.gathering = Gathering(state.window.record(), state.group, micro_batches)
+        state.totals = state.gathering.wait()
+    return state.totals
+
+
+def late_factor(engine: TokenWeightedEngine) -> float:
+    """c = divisor x D / T; 1.0 for a window that will be skipped."""
+    state, totals = engine._accumulation, totals_of(engine)
+    weight = totals.num_tokens if state.window.by_token else totals.micro_batches
+    if not weight:
+        return 1.0
+    factor = state.divisor * totals.constant / weight
+    # A declared total is divided by the divisor and multiplied by it again, which may round.
+    return 1.0 if math.isclose(factor, 1.0, rel_tol=1e-15) else factor
+
+
+def ranks_over_factor(engine: TokenWeightedEngine, group: Any, ranks: float | None) -> float:
+    """The number of ranks that a reduction divides by, with the late factor in it where this is its place."""
+    if ranks is None:
+        ranks = comm.get_world_size(group=group)
+    state = engine._accumulation
+    if not state.carrier.at_reduction or not state.window.is_open:
+        return ranks
+    factor = late_factor(engine)
+    return ranks if factor == 1.0 else ranks / factor
+
+
+def skip_reason_of(engine: TokenWeightedEngine) -> SkipReason | None:
+    """Why the window must not be applied; the same on every rank."""
+    totals = totals_of(engine)
+    if totals.nonfinite:
+        return "non-finite loss"
+    if not (totals.num_tokens if engine._accumulation.window.by_token else totals.micro_batches):
+        return "no counted token"
+    return None
+
+
+@contextmanager
+def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
+    """Around DeepSpeed's own model step: carries the late factor or skips, then reports and begins a new window."""
+    state = engine._accumulation
+    if state.failure is not None:
+        raise AccumulationError(
+            f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
+            remedy="load the last checkpoint, which begins a new window",
+        ) from state.failure
+    totals, factor = totals_of(engine), late_factor(engine)
+    _check_declared(engine, totals)
+    state.skip_reason = skip_reason_of(engine)
+    learning_rate = _learning_rate(engine)
+    with ExitStack() as state.skipping:
+        if state.skip_reason is None:
+            state.skipping.enter_context(state.carrier.carrying(factor))
+        else:
+            state.skipping.enter_context(state.carrier.skipping())
+        yield
+        overflow = bool(getattr(engine.optimizer, "overflow", False))
+    state.skipping = None
+    reason = state.skip_reason or ("overflow" if overflow and engine.fp16_enabled() else None)
+    if reason is None and overflow:
+        reason = "non-finite gradient"
+    state.report = _report(engine, totals, reason, learning_rate)
+    if state.log is not None:
+        state.log.write(state.report)
+    state.next_constant = (
+        constant_after(
+            totals,
+            micro_batches=expected_micro_batches(engine),
+            of=totals.micro_batches,
+        )
+        or state.next_constant
+    )
+    state.finished = time.perf_counter()
+    state.start_window()
+    _raise_if_asked(engine, reason)
+
+
+def clip_plain_gradients(engine: TokenWeightedEngine) -> None:
+    """Clips the complete gradient of a plain torch optimizer, keeps its norm, and skips the step if that is not finite.
+
+    DeepSpeed's own function drops the norm, and writes what is not finite into the weights.
+    """
+    from deepspeed.runtime.utils import clip_grad_norm_
+
+    state = engine._accumulation
+    if state.skip_reason is not None:
+        return
+    state.events.add("norm")
+    norm = clip_grad_norm_(
+        parameters=engine.module.parameters(), max_norm=engine.gradient_clipping() or math.inf, mpu=engine.mpu
+    )
+    engine._global_grad_norm = float(norm)
+    if not math.isfinite(engine._global_grad_norm):
+        state.skip_reason = "non-finite gradient"
+        if state.skipping is not None:
+            state.skipping.enter_context(state.carrier.skipping())
+
+
+def stop_coalescing(engine: TokenWeightedEngine) -> None:
+    """Reduces what the window held back, all at once."""
+    state = engine._accumulation
+    coalescing, state.coalescing = state.coalescing, None
+    if coalescing is not None:
+        state.events.add("reduce")
+        coalescing.close()
+
+
+def flush(engine: TokenWeightedEngine) -> bool:
+    """Applies the incomplete window now; returns whether there was one. Every rank has to call it."""
+    state = engine._accumulation
+    totals = totals_of(engine)
+    if not totals.micro_batches:
+        state.gathering = state.totals = None
+        return False
+    if totals.per_rank is not None:
+        numbers = [rank.micro_batches for rank in totals.per_rank]
+        if len(set(numbers)) > 1:
+            raise AccumulationError(
+                f"ranks have different numbers of micro-batches: {min(numbers)} on rank {numbers.index(min(numbers))}, "
+                f"{max(numbers)} on rank {numbers.index(max(numbers))}",
+                remedy="give every rank as many, padded with micro-batches without a counted token",
+            )
+    accumulation_steps = engine.gradient_accumulation_steps()
+    boundary = engine._is_gradient_accumulation_boundary
+    engine._is_gradient_accumulation_boundary = True
+    try:
+        if state.coalescing is not None:
+            stop_coalescing(engine)
+        elif private.manages_accumulation(engine):
+            private.finish_reduction(engine)
+        engine.step()
+    finally:
+        engine._is_gradient_accumulation_boundary = boundary
+    # DeepSpeed finds its boundaries by this number: the next window starts at one.
+    engine.micro_steps = -(-engine.micro_steps // accumulation_steps) * accumulation_steps
+    return True
+
+
+def _check_declared(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
+    state = engine._accumulation
+    if state.declared is None or not state.window.is_open:
+        return
+    declared = round(totals.constant * state.divisor)
+    if declared == max(totals.num_tokens or 0, 1):
+        return
+    fact = f"begin_window declared {declared} tokens over all ranks, but {totals.num_tokens} came"
+    if state.needs_look_ahead:
+        raise AccumulationError(fact, remedy="declare what the window's micro-batches really count, on every rank")
+    import warnings
+
+    warnings.warn(f"{fact}; the step is exact all the same", RuntimeWarning, stacklevel=2)
+
+
+def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> None:
+    settings = engine._accumulation.settings
+    if reason == "no counted token" and settings.on_empty_window == "raise":
+        raise EmptyWindowError(
+            "no rank has a counted token in the whole window, so the step was skipped",
+            remedy='look at the labels, or set ds_accum.on_empty_window to "skip"',
+        )
+    if reason == "non-finite loss" and settings.on_nonfinite == "raise":
+        raise NonFiniteLossError(
+            "a loss of the window is infinite or not a number, so the step was skipped on every rank",
+            remedy="if it is a mean over no token, divide by at least 1 (clamp the denominator)",
+        )
+
+
+def _learning_rate(engine: TokenWeightedEngine) -> float | None:
+    groups = engine.optimizer.param_groups
+    return float(groups[0]["lr"]) if groups and "lr" in groups[0] else None
+
+
+def _report(
+    engine: TokenWeightedEngine, totals: WindowTotals, reason: SkipReason | None, learning_rate: float | None
+) -> StepReport:
+    state = engine._accumulation
+    norm = None if state.skip_reason in ("non-finite loss", "no counted token") else _norm(engine)
+    clipping = float(engine.gradient_clipping())
+    weight = totals.num_tokens or (0 if state.window.by_token else totals.micro_batches)
+    ranks = totals.per_rank or ()
+    tokens = [rank.num_tokens for rank in ranks if rank.num_tokens is not None]
+    return StepReport(
+        step=engine.global_steps,
+        micro_batches=len(state.window.micro_batches),
+        num_tokens=totals.num_tokens,
+        min_rank_tokens=min(tokens, default=None),
+        min_rank=tokens.index(min(tokens)) if tokens else None,
+        max_rank_tokens=max(tokens, default=None),
+        max_rank=tokens.index(max(tokens)) if tokens else None,
+        loss=totals.loss_sum / weight if weight else None,
+        grad_norm=norm,
+        clip_coefficient=min(1.0, clipping / (norm + 1e-6)) if norm is not None and clipping > 0 else None,
+        learning_rate=learning_rate,
+        loss_scale=state.window.loss_scale,
+        applied=reason is None,
+        skipped_because=reason,
+        weighting_skew=totals.weighting_skew,
+        events=state.events.counts(),
+        seconds=time.perf_counter() - state.finished,
+    )
+
+
+def _norm(engine: TokenWeightedEngine) -> float | None:
+    norm = engine.get_global_grad_norm()
+    return None if norm is None else float(norm.item() if isinstance(norm, torch.Tensor) else norm)

@@ -1,0 +1,299 @@
+"""TokenWeightedEngine: what differs from DeepSpeedEngine, and nothing else.
+
+    loss = engine(**batch).loss          forward: the batch's tokens are counted
+    engine.backward(loss)                the loss is propagated back with its seed, loss_scale x n / D
+    engine.step()                        at the boundary: c = divisor x D / T goes along with DeepSpeed's unscaling
+
+`window` has the algebra, `carriers` the place of c, `constant` the choice of D. Every method here calls DeepSpeed's own
+and sees to it that a number is in the right place by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from deepspeed.runtime.engine import DeepSpeedEngine
+from torch import Tensor
+
+from ds_accum.engine import checkpointing, opening, stepping
+from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.constant import Agreement
+from ds_accum.engine.counting import PendingCount, as_count
+from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, zero_if_empty
+from ds_accum.engine.overriding import overriding
+from ds_accum.engine.report import StepReport
+from ds_accum.engine.state import EngineState
+from ds_accum.engine.totals import Gathering
+from ds_accum.engine.window import MicroBatch
+from ds_accum.errors import AccumulationError, CountError
+
+__all__ = ["TokenWeightedEngine"]
+
+
+class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed has no types
+    """A DeepSpeedEngine whose optimizer steps use the mean over all counted tokens of the global batch.
+
+    It is never constructed: `attach` exchanges the class of an engine that DeepSpeed has built.
+    """
+
+    _accumulation: EngineState
+
+    # --- what users call ----------------------------------------------------------------------------------------------
+
+    @property
+    def last_step(self) -> StepReport | None:
+        """What the last optimizer step did; None before the first."""
+        return self._accumulation.report
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""
+        if not (torch.is_grad_enabled() and self.module.training):
+            return super().forward(*inputs, **kwargs)
+        state = self._accumulation
+        pending = state.counter.count(inputs, kwargs)
+        if pending.num_tokens is not None and state.agreement is None and opening.needs_agreement(self):
+            # On its way while the forward computes.
+            state.agreement = Agreement(pending.num_tokens, state.group)
+        output = super().forward(*inputs, **kwargs)
+        pending.loss = loss_in(output)
+        if pending.loss is not None:
+            pending.loss.register_hook(self._seed_bare_backward)
+        state.pending.add(pending)
+        return output
+
+    def backward(
+        self,
+        loss: Tensor,
+        retain_graph: bool = False,
+        scale_wrt_gas: bool = True,
+        num_tokens: int | Tensor | None = None,
+    ) -> Tensor:
+        """Propagates a micro-batch's loss back, weighted by its tokens.
+
+        `loss` is a scalar, the mean over the micro-batch's counted tokens or, with `"loss_reduction": "sum"`, their sum.
+        `num_tokens` is how many they are, a number or a tensor with one element; without it they are counted from the
+        batch of the one forward since the last backward. Returns what DeepSpeed returns: the loss, divided by the
+        accumulation steps unless `scale_wrt_gas` is false.
+
+        Raises CountError, before anything is accumulated, where the number of tokens is not known.
+        """
+        if not is_scalar_loss(loss):
+            stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
+            return stock
+        seed = self._take_in(loss, num_tokens, divided_already=not scale_wrt_gas)
+        full = in_float32(loss, self._accumulation.half)
+        self._gather_before_the_last_backward()
+        private.start_of_backward(self)
+        # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
+        hook = full.register_hook(lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
+        try:
+            with self._noting_failure():
+                super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
+        finally:
+            hook.remove()
+        return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
+
+    def scale(self, loss: Tensor, num_tokens: int | Tensor | None = None) -> Tensor:
+        """The loss times its token weight and loss scale: `engine.scale(loss, num_tokens=n).backward()`.
+
+        Arguments and errors are those of `backward`. ZeRO 0 has no such backward.
+        """
+        private.require_torch_style_backward(self)
+        full = in_float32(loss, self._accumulation.half)
+        super().scale(full)  # its checks, and its mark that a backward is expected
+        seed = self._take_in(loss, num_tokens)
+        self._gather_before_the_last_backward()
+        self._accumulation.scaled = True
+        return full * seed.to(full.dtype)
+
+    def begin_window(self, num_tokens: int | Tensor) -> None:
+        """Declares how many tokens this rank will count in the whole coming window (look-ahead).
+
+        Every weight is then final at once: what optimizers need that use gradients before the step (Muon). What then
+        comes is compared with it at the boundary. Every rank has to call it; the numbers travel during the forward.
+
+        Raises AccumulationError inside a window.
+        """
+        state = self._accumulation
+        if state.window.is_open or state.agreement is not None or state.declared is not None:
+            raise AccumulationError(
+                f"begin_window came after {len(state.window.micro_batches)} micro-batches of the window",
+                remedy="call it once, before the window's first forward",
+            )
+        state.declared = opening.sum_over_ranks(as_count(num_tokens, state.device), state.group)
+
+    def flush(self) -> bool:
+        """Applies the incomplete last window now, exactly; the next window is whole again. Every rank has to call it.
+
+        Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
+        micro-batches.
+        """
+        return stepping.flush(self)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """As DeepSpeed's; refused where its reduction would fail inside."""
+        private.require_no_sync_works(self)
+        with super().no_sync():
+            yield
+
+    def step(self, *arguments: Any, **options: Any) -> Any:
+        """As DeepSpeed's: at the boundary the update, else nothing but counting."""
+        state = self._accumulation
+        if state.coalescing is not None:
+            # Between micro-batches, inside DeepSpeed's own context, which refuses any call of its step.
+            with overriding(self, inside_no_sync_ctxt=False):
+                return super().step(*arguments, **options)
+        return super().step(*arguments, **options)
+
+    def save_checkpoint(self, save_dir: str, tag: Any = None, client_state: Any = None, **options: Any) -> Any:
+        """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit."""
+        with_ours = checkpointing.with_engine_state(self, client_state)
+        return super().save_checkpoint(save_dir, tag, client_state=with_ours, **options)
+
+    def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
+        """As DeepSpeed's; a window that was open is given up, as DeepSpeed gives up its gradients."""
+        path, client_state = super().load_checkpoint(*arguments, **options)
+        return path, checkpointing.take_engine_state(self, client_state)
+
+    # --- what DeepSpeed calls -----------------------------------------------------------------------------------------
+
+    def _backward_prologue(self) -> None:
+        state = self._accumulation
+        if not self._running_engine_backward:
+            if not state.scaled and state.bare_seed is None:
+                state.bare_seed = self._take_in_bare()
+                self._gather_before_the_last_backward()
+            # The seed has the loss scale in it.
+            self._manual_backward_expected = True
+            private.start_of_backward(self)
+        super()._backward_prologue()
+
+    def _backward_prologue_per_tensor(self, gradient: Tensor) -> Tensor:
+        return gradient  # no division by the accumulation steps: the seed has every factor
+
+    def _backward_epilogue(self) -> None:
+        state = self._accumulation
+        state.events.add("backward")
+        super()._backward_epilogue()
+        state.scaled, state.bare_seed = False, None
+        if state.coalescing is not None and self.is_gradient_accumulation_boundary():
+            stepping.stop_coalescing(self)
+
+    def allreduce_gradients(self, *arguments: Any, **options: Any) -> None:
+        """As DeepSpeed's, noted."""
+        if self.zero_optimization_partition_gradients() or self.is_gradient_accumulation_boundary():
+            self._accumulation.events.add("reduce")
+        super().allreduce_gradients(*arguments, **options)
+
+    def allreduce_bucket(self, bucket: Any, dp_group: Any, dp_world_size: Any = None) -> Any:
+        """As DeepSpeed's, with the late factor in the number of ranks that it divides by."""
+        return super().allreduce_bucket(bucket, dp_group, stepping.ranks_over_factor(self, dp_group, dp_world_size))
+
+    def sparse_allreduce(self, sparse: Any, dp_group: Any, dp_world_size: Any = None) -> Any:
+        """As `allreduce_bucket`; the predivide factor, which DeepSpeed multiplies by once too often, is taken out."""
+        ranks = stepping.ranks_over_factor(self, dp_group, dp_world_size)
+        if self.gradient_average and self.postscale_gradients():
+            ranks = ranks * self.gradient_predivide_factor()
+        return super().sparse_allreduce(sparse, dp_group, ranks)
+
+    def clip_fp32_gradients(self) -> None:
+        """As DeepSpeed's, which forgets the norm."""
+        stepping.clip_plain_gradients(self)
+
+    def _take_model_step(self, *arguments: Any, **options: Any) -> Any:
+        with stepping.taking_step(self):
+            return super()._take_model_step(*arguments, **options)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _take_in(self, loss: Tensor, num_tokens: int | Tensor | None, *, divided_already: bool = False) -> Tensor:
+        """Opens the window if need be and adds the loss to it; returns the loss's seed, a float64 scalar."""
+        state = self._accumulation
+        is_sum = state.settings.loss_reduction == "sum"
+        pending = state.pending.only()
+        if num_tokens is not None:
+            count = as_count(num_tokens, state.device)
+        elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
+            # A mean of means needs no counts; without them the report has none.
+            count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
+        else:
+            pending = state.pending.take()
+            assert pending.num_tokens is not None
+            count = pending.num_tokens
+        denominator = _denominator(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
+        if not state.window.is_open:
+            opening.open_window(self, count)
+        state.pending.clear()
+        return state.window.add(
+            MicroBatch(
+                num_tokens=count,
+                denominator=denominator,
+                loss=loss.detach().to(torch.float64).reshape(()),
+                zero_if_empty=is_sum or zero_if_empty(loss),
+            )
+        )
+
+    def _take_in_bare(self) -> Tensor:
+        """The seed of a `loss.backward()` that no call of the engine came before."""
+        state = self._accumulation
+        pending = state.pending.only()
+        if pending is not None and pending.loss is None:
+            raise CountError(
+                "loss.backward() was called on a loss that is not in the model's output, so its token count is not known",
+                remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
+            )
+        if pending is None or pending.loss is None:
+            state.pending.take()
+            raise AssertionError("a count without its loss was taken")
+        if pending.loss.dtype in (torch.float16, torch.bfloat16):
+            state.half.warn(pending.loss.dtype)
+        return self._take_in(pending.loss, None)
+
+    def _seed_bare_backward(self, gradient: Tensor) -> Tensor:
+        """Runs on the loss of every forward in training, after DeepSpeed's own hook on it."""
+        seed = self._accumulation.bare_seed
+        if seed is None or self._running_engine_backward:
+            return gradient
+        return gradient * seed.to(gradient.dtype)
+
+    def _gather_before_the_last_backward(self) -> None:
+        """Sends the window's totals on their way where this backward is known to be the last."""
+        state = self._accumulation
+        outside = not self.inside_no_sync_ctxt or state.coalescing is not None
+        if outside and private.manages_accumulation(self) and self.is_gradient_accumulation_boundary():
+            state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._accumulation.failure = error
+            raise
+
+
+def _denominator(
+    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
+) -> Tensor:
+    """What the sum of token losses was divided by to give the loss."""
+    if is_sum:
+        return torch.ones_like(count)
+    if pending is not None and pending.denominator is not None:
+        if loss is pending.loss:
+            return pending.denominator
+        raise CountError(
+            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
+            "by is not known",
+            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
+        )
+    if divided_already:
+        raise CountError(
+            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
+            "micro-batch is expected",
+            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
+        )
+    return count
