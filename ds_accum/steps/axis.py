@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ds_accum.steps.buckets import Bucket
 from ds_accum.steps.numbers import median
 
 __all__ = ["Axis"]
@@ -24,10 +23,9 @@ class Axis:
     is_logarithmic: bool
 
     @classmethod
-    def over(cls, values: Sequence[float], buckets: Sequence[Bucket | None]) -> Axis:
-        """The axis for finite values, and for the buckets that they were put in; there must be one."""
-        filled = [bucket for bucket in buckets if bucket is not None]
-        low, high = min(bucket.low for bucket in filled), max(bucket.high for bucket in filled)
+    def over(cls, values: Sequence[float]) -> Axis:
+        """The axis for finite values; there must be one."""
+        low, high = min(values), max(values)
         if low == high:
             margin = abs(low) / 10 or 1.0
             return cls(low=low - margin, high=high + margin, is_logarithmic=False)

@@ -28,9 +28,10 @@ def bucketed(steps: Sequence[int], values: Sequence[float], columns: int) -> lis
     for start, end in _bounds(steps, columns):
         held = [value for value in values[start:end] if math.isfinite(value)]
         if held:
-            # A sum of finite numbers may overflow; one of numbers divided first may not.
-            mean = math.fsum(value / len(held) for value in held)
-            found.append(Bucket(first=held[0], last=held[-1], low=min(held), high=max(held), mean=mean))
+            low, high = min(held), max(held)
+            # A sum of finite numbers may overflow; one of numbers divided first may not, but rounds.
+            mean = min(max(math.fsum(value / len(held) for value in held), low), high)
+            found.append(Bucket(first=held[0], last=held[-1], low=low, high=high, mean=mean))
         else:
             found.append(None)
     return found

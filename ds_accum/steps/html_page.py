@@ -6,13 +6,14 @@ reader's own size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from ds_accum.steps.axis import Axis
 from ds_accum.steps.buckets import Bucket, bucketed, counted
-from ds_accum.steps.columns import Steps
+from ds_accum.steps.columns import NO_COUNT, Steps
 from ds_accum.steps.numbers import finite, in_full, percent, short
 from ds_accum.steps.reading import Log
 from ds_accum.steps.sentences import said
@@ -45,7 +46,8 @@ figcaption { font-weight: 600; margin-bottom: .35rem; }
 figcaption small, .key { color: var(--soft); font-weight: 400; font-size: .85rem; }
 .plot { display: grid; grid-template-columns: 5rem 1fr; column-gap: .5rem; font-size: .8rem; color: var(--soft);
   font-variant-numeric: tabular-nums; }
-.y { white-space: nowrap; display: flex; flex-direction: column; justify-content: space-between; text-align: right; margin: -.6em 0; }
+.y { display: flex; flex-direction: column; justify-content: space-between; text-align: right; white-space: nowrap;
+  margin: -.6em 0; }
 .x { grid-column: 2; display: flex; justify-content: space-between; padding-top: .25rem; }
 svg { display: block; width: 100%; height: 11rem; overflow: visible; }
 svg * { vector-effect: non-scaling-stroke; }
@@ -118,7 +120,9 @@ def _figures(steps: Steps, summary: Summary) -> Iterator[str]:
     charts = [
         _Chart(title="Loss", values=steps.loss, shows_skips=True),
         _Chart(title="Gradient norm before clipping", values=steps.grad_norm, shows_skips=True),
-        _Chart(title="Tokens a step", values=steps.num_tokens),
+        _Chart(
+            title="Tokens a step", values=[math.nan if tokens == NO_COUNT else tokens for tokens in steps.num_tokens]
+        ),
         _Chart(title="Weighting skew", values=steps.weighting_skew),
         _Chart(title="Learning rate", values=steps.learning_rate),
         _Chart(title="Seconds a step", values=steps.seconds),
@@ -135,7 +139,7 @@ def _figures(steps: Steps, summary: Summary) -> Iterator[str]:
 def _figure(chart: _Chart, known: Sequence[float], steps: Steps, skipped: Sequence[int]) -> str:
     columns = min(_COLUMNS, steps.step[-1] - steps.step[0] + 1)
     buckets = bucketed(steps.step, chart.values, columns)
-    axis = Axis.over(known, buckets)
+    axis = Axis.over(known)
     scale = " <small>logarithmic</small>" if axis.is_logarithmic else ""
     labels = "".join(f"<span>{short(axis.value(height))}</span>" for height in (1, 0.5, 0))
     numbers = _ends(steps.step[0], steps.step[-1])

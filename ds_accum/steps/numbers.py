@@ -31,7 +31,7 @@ def short(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     rounded = float(f"{value:.4g}")
-    if value == int(value) and abs(value) < 1e12:
+    if value == int(value) and abs(value) < 1e9:
         return f"{value:,.0f}"
     if 1000 <= abs(rounded) < 1e9:
         return f"{rounded:,.0f}"

@@ -37,7 +37,11 @@ class RankTokens:
 
 def rank_tokens(steps: Steps) -> RankTokens | None:
     """None where no step says which rank had what, as above 1,024 ranks."""
-    known = [index for index, most in enumerate(steps.max_rank_tokens) if most > 0 and steps.max_rank[index] >= 0]
+    known = [
+        index
+        for index, most in enumerate(steps.max_rank_tokens)
+        if most > 0 and steps.max_rank[index] >= 0 and steps.num_tokens[index] > 0
+    ]
     if not known:
         return None
     unequal = [index for index in known if steps.max_rank_tokens[index] > steps.min_rank_tokens[index] >= 0]

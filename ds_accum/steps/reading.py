@@ -42,7 +42,7 @@ _WORDS: dict[Any, float] = {None: math.nan, "nan": math.nan, "inf": math.inf, "-
 # Key of a line -> the types it may have.
 _COUNTS = {
     "step": _COUNT,
-    "num_tokens": _COUNT,
+    "num_tokens": _COUNT | {_NULL},
     "min_rank_tokens": _COUNT | {_NULL},
     "min_rank": _COUNT | {_NULL},
     "max_rank_tokens": _COUNT | {_NULL},
@@ -64,7 +64,7 @@ _OTHERS: dict[str, frozenset[type]] = {
     "events": frozenset({dict}),
 }
 _TYPES: dict[str, frozenset[type]] = {**_COUNTS, **_NUMBERS, **_OTHERS}
-_EVENTS = ("backwards", "reductions", "norms", "updates", "zeroings")
+_EVENTS = ("backwards", "reductions", "norms", "updates")
 
 _values_of = itemgetter(*_TYPES)
 _events_of = itemgetter(*_EVENTS)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ds_accum.steps.numbers import in_full, percent, short
 from ds_accum.steps.ranks import RankTokens
-from ds_accum.steps.summary import Clipping, GradNorm, Loss, Range, Summary, Weighting, WrongEvents
+from ds_accum.steps.summary import Clipping, GradNorm, Loss, Range, Summary, Tokens, Weighting, WrongEvents
 
 __all__ = ["Said", "said"]
 
@@ -22,20 +22,10 @@ class Said(NamedTuple):
 
 def said(summary: Summary) -> Iterator[Said]:
     """The parts of a summary in the order in which they are read."""
-    skipped = summary.skipped
-    yield Said(
-        "steps",
-        f"{in_full(summary.steps)} ({summary.first_step} to {summary.last_step}), {in_full(summary.applied)} applied,"
-        f" {in_full(skipped)} skipped{f' ({percent(skipped / summary.steps)})' if skipped else ''}",
-    )
+    yield Said("steps", _steps(summary))
     for skips in summary.skips:
-        yield Said("", f"{skips.reason}: {in_full(skips.count)} ({_steps(skips.first_steps, skips.count)})", True)
-    tokens = summary.tokens
-    yield Said(
-        "tokens",
-        f"{in_full(tokens.total)}; a step: median {in_full(tokens.median)}, min {in_full(tokens.min)},"
-        f" max {in_full(tokens.max)}",
-    )
+        yield Said("", f"{skips.reason}: {in_full(skips.count)} ({_named(skips.first_steps, skips.count)})", True)
+    yield Said("tokens", _tokens(summary.tokens))
     yield Said("loss", _loss(summary.loss))
     yield _grad_norm(summary.grad_norm)
     yield Said("clipping", _clipping(summary.clipping))
@@ -50,14 +40,31 @@ def said(summary: Summary) -> Iterator[Said]:
     yield _events(summary.wrong_events, summary.steps)
 
 
+def _steps(summary: Summary) -> str:
+    first, last = summary.first_step, summary.last_step
+    span = f"step {first}" if first == last else f"{first} to {last}"
+    share = f" ({percent(summary.skipped / summary.steps)})" if summary.skipped else ""
+    applied, skipped = in_full(summary.applied), in_full(summary.skipped)
+    return f"{in_full(summary.steps)} ({span}), {applied} applied, {skipped} skipped{share}"
+
+
+def _tokens(tokens: Tokens | None) -> str:
+    if tokens is None:
+        return "not counted"
+    total, least, middle, most = map(in_full, (tokens.total, tokens.min, tokens.median, tokens.max))
+    return f"{total}; a step: median {middle}, min {least}, max {most}"
+
+
 def _loss(loss: Loss | None) -> str:
     if loss is None:
         return "no step has a finite one"
-    recent = "one" if loss.recent_steps == 1 else f"{in_full(loss.recent_steps)} steps"
-    return (
-        f"{short(loss.first)} (step {loss.first_step}) -> {short(loss.last)} (step {loss.last_step}); the last"
-        f" {recent}: {short(loss.recent_mean)}, the mean over all their tokens"
-    )
+    first, last = f"{short(loss.first)} (step {loss.first_step})", f"{short(loss.last)} (step {loss.last_step})"
+    if loss.first_step == loss.last_step:
+        return first
+    if loss.recent_steps == 1:
+        return f"{first} -> {last}"
+    recent = f"the last {in_full(loss.recent_steps)} steps"
+    return f"{first} -> {last}; {short(loss.recent_mean)} over {recent}, as the mean over their tokens"
 
 
 def _grad_norm(norm: GradNorm | None) -> Said:
@@ -107,7 +114,8 @@ def _ranks(tokens: RankTokens | None) -> str:
     if tokens.over_mean is None or tokens.ranks is None:
         return f"{text}; by how much is unknown: the number of ranks changed"
     least = "" if tokens.ranks_are_certain else "at least "
-    chance = f"; by chance it would be {percent(1 / tokens.ranks)}" if tokens.ranks_are_certain else ""
+    unequal = (tokens.steps - tokens.equal_steps) / tokens.steps
+    chance = f"; by chance it would be {percent(unequal / tokens.ranks)}" if tokens.ranks_are_certain else ""
     return (
         f"{text}, with {least}{percent(tokens.over_mean)} more than the mean of {least}{tokens.ranks} ranks (median),"
         f" which wait for it{chance}"
@@ -140,7 +148,7 @@ def _events(wrong: WrongEvents, steps: int) -> Said:
     return Said("events", f"{_count(wrong.count, 'step')} without those of a right step: {examples}", True)
 
 
-def _steps(shown: tuple[int, ...], count: int) -> str:
+def _named(shown: tuple[int, ...], count: int) -> str:
     numbers = ", ".join(map(str, shown))
     return f"step{'s' if count > 1 else ''} {numbers}{', ...' if count > len(shown) else ''}"
 

@@ -57,7 +57,8 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """Mean loss over the counted tokens of a step; `recent_mean` over those of the last tenth of the steps together."""
+    """Mean loss over the counted tokens of a step; `recent_mean` over those of the last tenth of the steps together, or
+    over the steps where tokens are not counted."""
 
     first: float
     first_step: int
@@ -137,7 +138,7 @@ class Summary:
     applied: int
     skipped: int
     skips: tuple[Skips, ...]
-    tokens: Tokens
+    tokens: Tokens | None
     loss: Loss | None
     grad_norm: GradNorm | None
     clipping: Clipping | None
@@ -186,8 +187,10 @@ def _skips(steps: Steps) -> tuple[Skips, ...]:
     return tuple(sorted(found, key=lambda skips: (-skips.count, skips.first_steps)))
 
 
-def _tokens(steps: Steps) -> Tokens:
-    ordered = sorted(steps.num_tokens)
+def _tokens(steps: Steps) -> Tokens | None:
+    ordered = sorted(tokens for tokens in steps.num_tokens if tokens != NO_COUNT)
+    if not ordered:
+        return None
     return Tokens(total=sum(ordered), min=ordered[0], median=quantile(ordered, 0.5), max=ordered[-1])
 
 
@@ -196,15 +199,17 @@ def _loss(steps: Steps) -> Loss | None:
     if not known:
         return None
     recent = known[-max(1, len(known) // 10) :]
-    tokens = sum(steps.num_tokens[index] for index in recent)
-    total = math.fsum(steps.loss[index] * steps.num_tokens[index] for index in recent)
+    weights = [max(steps.num_tokens[index], 0) for index in recent]
+    if not sum(weights):
+        weights = [1] * len(recent)
+    total = math.fsum(steps.loss[index] * weight for index, weight in zip(recent, weights, strict=True))
     return Loss(
         first=steps.loss[known[0]],
         first_step=steps.step[known[0]],
         last=steps.loss[known[-1]],
         last_step=steps.step[known[-1]],
         # A mean over steps would weigh tokens unequally: what this log is there to prevent.
-        recent_mean=total / tokens if tokens else steps.loss[known[-1]],
+        recent_mean=total / sum(weights),
         recent_steps=len(recent),
     )
 
@@ -268,13 +273,15 @@ def _time(steps: Steps) -> Time | None:
         return None
     total = math.fsum(known)
     tokens = sum(
-        tokens for tokens, seconds in zip(steps.num_tokens, steps.seconds, strict=True) if math.isfinite(seconds)
+        tokens
+        for tokens, seconds in zip(steps.num_tokens, steps.seconds, strict=True)
+        if tokens != NO_COUNT and math.isfinite(seconds)
     )
     return Time(
         median=quantile(known, 0.5),
         p95=quantile(known, 0.95),
         total=total,
-        tokens_per_second=tokens / total if total > 0 else None,
+        tokens_per_second=tokens / total if total > 0 and tokens else None,
     )
 
 

@@ -70,28 +70,44 @@ _ASCII = _Signs(
 )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Panel:
+    """One curve, with the numbers beside its rows; no axis where no value is finite."""
+
+    title: str
+    values: Sequence[float]
+    style: str
+    axis: Axis | None
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, title: str, values: Sequence[float], *, rows: int, style: str) -> _Panel:
+        known = finite(values)
+        axis = Axis.over(known) if known else None
+        # Beside the top, the middle and the bottom row.
+        at = {row: 1 - row / (rows - 1) for row in (0, rows // 2, rows - 1)}
+        labels = tuple(short(axis.value(at[row])) if axis and row in at else "" for row in range(rows))
+        return cls(title=title, values=values, style=style, axis=axis, labels=labels)
+
+
 def plot(steps: Steps, look: Look) -> Iterator[str]:
     """The lines of the plot, each at most `look.width` columns."""
     signs = _BRAILLE if look.unicode else _ASCII
     panels = [
-        ("loss", steps.loss, _LOSS_ROWS, "cyan"),
-        ("gradient norm before clipping", steps.grad_norm, _NORM_ROWS, "yellow"),
+        _Panel.of("loss", steps.loss, rows=_LOSS_ROWS, style="cyan"),
+        _Panel.of("gradient norm before clipping", steps.grad_norm, rows=_NORM_ROWS, style="yellow"),
     ]
-    # Numbers of four digits are never wider than this.
-    gutter = 10
+    gutter = max(map(len, ("skipped", *(label for panel in panels for label in panel.labels))))
     columns = look.width - gutter - 2
-    for title, values, rows, style in panels:
-        known = finite(values)
-        if not known:
-            yield f"{look.paint(title, 'bold')}: no step has a finite one"
+    for panel in panels:
+        if panel.axis is None:
+            yield f"{look.paint(panel.title, 'bold')}: no step has a finite one"
             continue
-        buckets = bucketed(steps.step, values, columns * signs.across)
-        axis = Axis.over(known, buckets)
-        yield look.paint(title, "bold") + (" (logarithmic)" if axis.is_logarithmic else "")
-        for row, line in enumerate(_drawn(buckets, axis, rows, signs)):
-            label = _label(axis, row, rows)
-            side = signs.tick if label else signs.side
-            yield f"{label:>{gutter}} {look.paint(side, 'dim')}{look.paint(line.rstrip(), style)}"
+        yield look.paint(panel.title, "bold") + (" (logarithmic)" if panel.axis.is_logarithmic else "")
+        buckets = bucketed(steps.step, panel.values, columns * signs.across)
+        for label, line in zip(panel.labels, _drawn(buckets, panel.axis, len(panel.labels), signs), strict=True):
+            side = look.paint(signs.tick if label else signs.side, "dim")
+            yield f"{label:>{gutter}} {side}{look.paint(line.rstrip(), panel.style)}"
         yield f"{'':{gutter}} {look.paint(signs.corner + signs.floor * columns, 'dim')}"
     yield from _skips(steps, columns, gutter, signs, look)
     yield f"{'step':>{gutter}}  {_step_labels(steps, columns)}"
@@ -127,13 +143,6 @@ def _drawn(buckets: Sequence[Bucket | None], axis: Axis, rows: int, signs: _Sign
         before = column, last
     for row in cells:
         yield "".join(map(signs.character, row))
-
-
-def _label(axis: Axis, row: int, rows: int) -> str:
-    """The number beside the top, the middle and the bottom row."""
-    if row not in (0, rows // 2, rows - 1):
-        return ""
-    return short(axis.value(1 - row / (rows - 1)))
 
 
 def _skips(steps: Steps, columns: int, gutter: int, signs: _Signs, look: Look) -> Iterator[str]:
