@@ -53,6 +53,11 @@ def steps(logs: tuple[str, ...], html: Path | None, format_name: str, color: str
         raise click.UsageError(f"--html {html} would replace a log that is read.")
     log = read_logs(logs, _standard_input())
     summary = summarize(log.steps)
+    if html is not None:
+        from ds_accum.cli.files import write_file
+        from ds_accum.steps.html_page import html_page
+
+        write_file(html, html_page(log, summary))
     if format_name == "json":
         from ds_accum.steps.json_report import json_report
 
@@ -64,11 +69,6 @@ def steps(logs: tuple[str, ...], html: Path | None, format_name: str, color: str
         terminal = terminal_for(sys.stdout, color)
         look = Look(width=terminal.width, color=terminal.color, unicode=_can_show(sys.stdout, _DRAWN_WITH))
         click.echo("\n".join(text_report(log, summary, look)), color=look.color)
-    if html is not None:
-        from ds_accum.cli.files import write_file
-        from ds_accum.steps.html_page import html_page
-
-        write_file(html, html_page(log, summary))
 
 
 def _is_same(path: Path, log: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Bucket", "bucketed", "counted"]
 
@@ -39,19 +39,19 @@ def bucketed(steps: Sequence[int], values: Sequence[float], columns: int) -> lis
 
 def counted(steps: Sequence[int], marked: Sequence[int], columns: int) -> list[int]:
     """How many of the marked step numbers (sorted) fall on each column."""
-    width = _width(steps, columns)
     counts = [0] * columns
     for step in marked:
-        counts[min(int((step - steps[0]) / width), columns - 1)] += 1
+        counts[(step - steps[0]) * columns // _span(steps)] += 1
     return counts
 
 
 def _bounds(steps: Sequence[int], columns: int) -> list[tuple[int, int]]:
     """Which entries each column has, as (start, end)."""
-    width = _width(steps, columns)
-    edges = [bisect_left(steps, steps[0] + column * width) for column in range(columns)] + [len(steps)]
-    return list(itertools.pairwise(edges))
+    span = _span(steps)
+    firsts = (steps[0] - (-column * span // columns) for column in range(columns))
+    edges = [*(bisect_left(steps, first) for first in firsts), len(steps)]
+    return list(pairwise(edges))
 
 
-def _width(steps: Sequence[int], columns: int) -> float:
-    return (steps[-1] - steps[0] + 1) / columns
+def _span(steps: Sequence[int]) -> int:
+    return steps[-1] - steps[0] + 1

@@ -37,7 +37,7 @@ def said(summary: Summary) -> Iterator[Said]:
         time = summary.time
         rate = "" if time.tokens_per_second is None else f"; {short(time.tokens_per_second)} tokens a second"
         yield Said("time", f"a step: median {short(time.median)} s, 95 % within {short(time.p95)} s{rate}")
-    yield _events(summary.wrong_events, summary.steps)
+    yield _events(summary.wrong_events)
 
 
 def _steps(summary: Summary) -> str:
@@ -70,7 +70,7 @@ def _loss(loss: Loss | None) -> str:
 def _grad_norm(norm: GradNorm | None) -> Said:
     if norm is None:
         return Said("gradient norm", "not taken in any step")
-    infinite = f"infinite in {_count(norm.not_finite, 'step')}" if norm.not_finite else ""
+    infinite = f"infinite in {_count(norm.infinite, 'step')}" if norm.infinite else ""
     if norm.max is None or norm.median is None:
         return Said("gradient norm", infinite, True)
     text = f"median {short(norm.median)}, max {short(norm.max)} (step {norm.max_step})"
@@ -141,11 +141,11 @@ def _learning_rate(rate: Range | None) -> str:
     return f"{short(rate.first)} -> {short(rate.last)}, between {short(rate.min)} and {short(rate.max)}"
 
 
-def _events(wrong: WrongEvents, steps: int) -> Said:
+def _events(wrong: WrongEvents) -> Said:
     if not wrong.count:
-        return Said("events", "those of a right step" + (f", in all {in_full(steps)}" if steps > 1 else ""))
-    examples = "; ".join(f"step {step}: {text}" for step, text in wrong.examples)
-    return Said("events", f"{_count(wrong.count, 'step')} without those of a right step: {examples}", True)
+        return Said("events", "right: one norm at most and one update in every applied step")
+    examples = "; ".join(f"{text} (step {step})" for step, text in wrong.examples)
+    return Said("events", f"wrong in {_count(wrong.count, 'step')}: {examples}", True)
 
 
 def _named(shown: tuple[int, ...], count: int) -> str:

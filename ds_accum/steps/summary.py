@@ -5,10 +5,10 @@ Every number is about the steps that are in the log. A part is None where no ste
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ds_accum.steps.columns import NO_COUNT, Steps
 from ds_accum.steps.numbers import finite, median, quantile
@@ -70,12 +70,12 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradNorm:
-    """Norm of the gradient before clipping, where it is finite; `not_finite` counts the steps where it is not."""
+    """Norm of the gradient before clipping, where it is finite; `infinite` counts the overflows."""
 
     median: float | None
     max: float | None
     max_step: int | None
-    not_finite: int
+    infinite: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,15 +216,15 @@ def _loss(steps: Steps) -> Loss | None:
 
 def _grad_norm(steps: Steps) -> GradNorm | None:
     known = finite(steps.grad_norm)
-    overflown = sum(map(math.isinf, steps.grad_norm))
+    infinite = sum(map(math.isinf, steps.grad_norm))
     if not known:
-        return GradNorm(median=None, max=None, max_step=None, not_finite=overflown) if overflown else None
+        return GradNorm(median=None, max=None, max_step=None, infinite=infinite) if infinite else None
     largest = max(known)
     return GradNorm(
         median=median(known),
         max=largest,
         max_step=steps.step[steps.grad_norm.index(largest)],
-        not_finite=overflown,
+        infinite=infinite,
     )
 
 
@@ -263,7 +263,7 @@ def _range(column: Sequence[float]) -> Range | None:
     known = finite(column)
     if not known:
         return None
-    changes = sum(before != after for before, after in itertools.pairwise(known))
+    changes = sum(before != after for before, after in pairwise(known))
     return Range(first=known[0], last=known[-1], min=min(known), max=max(known), changes=changes)
 
 

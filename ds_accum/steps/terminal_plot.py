@@ -95,7 +95,7 @@ def plot(steps: Steps, look: Look) -> Iterator[str]:
     signs = _BRAILLE if look.unicode else _ASCII
     panels = [
         _Panel.of("loss", steps.loss, rows=_LOSS_ROWS, style="cyan"),
-        _Panel.of("gradient norm before clipping", steps.grad_norm, rows=_NORM_ROWS, style="yellow"),
+        _Panel.of("gradient norm", steps.grad_norm, rows=_NORM_ROWS, style="yellow"),
     ]
     gutter = max(map(len, ("skipped", *(label for panel in panels for label in panel.labels))))
     columns = look.width - gutter - 2
@@ -103,7 +103,7 @@ def plot(steps: Steps, look: Look) -> Iterator[str]:
         if panel.axis is None:
             yield f"{look.paint(panel.title, 'bold')}: no step has a finite one"
             continue
-        yield look.paint(panel.title, "bold") + (" (logarithmic)" if panel.axis.is_logarithmic else "")
+        yield look.paint(panel.title, "bold") + (" (log)" if panel.axis.is_logarithmic else "")
         buckets = bucketed(steps.step, panel.values, columns * signs.across)
         for label, line in zip(panel.labels, _drawn(buckets, panel.axis, len(panel.labels), signs), strict=True):
             side = look.paint(signs.tick if label else signs.side, "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,3 +86,14 @@ def example_run(steps: int = 400) -> Iterator[StepReport]:
         )
         if skipped == "overflow":
             scale /= 2
+
+
+def eventful_run(path: Path) -> Path:
+    """The log of the example run with all that a report can meet: it was killed in the middle of a line, resumed from an
+    older checkpoint, clipped twice in one step and did not update in another."""
+    steps = list(example_run())
+    write_log(path, steps[:230])
+    path.write_bytes(path.read_bytes()[:-100])
+    steps[259] = dataclasses.replace(steps[259], events=dataclasses.replace(RIGHT_EVENTS, norms=2))
+    steps[299] = dataclasses.replace(steps[299], events=dataclasses.replace(RIGHT_EVENTS, updates=0))
+    return write_log(path, steps[200:])
