@@ -1,15 +1,15 @@
-"""What can be told from a loss tensor: its dtype, whether an empty mean is harmless, where it is in a model's output."""
+"""What can be told from a loss tensor: its dtype, whether an empty mean is harmless, where a model's output has it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["HalfPrecision", "in_float32", "is_scalar_loss", "loss_in", "zero_if_empty"]
+__all__ = ["HalfPrecision", "in_float32", "is_scalar_loss", "loss_in", "on_gradient", "zero_if_empty"]
 
 # Backward steps that pass a gradient on as it is, or nearly: what lies below them made the loss.
 _PASSING = (
@@ -64,6 +64,11 @@ def loss_in(output: Any) -> Tensor | None:
     elif not isinstance(output, Tensor):
         candidate = getattr(output, "loss", None)
     return candidate if is_scalar_loss(candidate) else None
+
+
+def on_gradient(loss: Tensor, hook: Callable[[Tensor], Tensor]) -> Any:
+    """Has a function replace the gradient of a tensor as it arrives; returns the handle that removes it."""
+    return loss.register_hook(hook)  # type: ignore[no-untyped-call]  # torch has no types for it
 
 
 def zero_if_empty(loss: Tensor) -> bool:

@@ -33,7 +33,7 @@ def refuse_unsupported(engine: Any, settings: DSAccumBlock) -> None:
 
 _REFUSALS: tuple[_Refusal, ...] = (
     _Refusal(
-        lambda engine, _: bool(private.missing_names()),
+        lambda *_: bool(private.missing_names()),
         "this DeepSpeed release",
         "parts of it that carry the weight are not where they are in the releases it knows",
         "install a release from 0.18.3 to 0.19.8",

@@ -8,6 +8,7 @@ It is made of the window's totals, which every rank has gathered, and of what De
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +34,7 @@ class EventCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """One optimizer step. Numbers are global unless they say otherwise; None says that nobody takes that number here."""
+    """One optimizer step. Numbers are global unless they say otherwise; None: nobody takes that number here."""
 
     step: int
     """Optimizer steps so far, this one included, those that were skipped as well: DeepSpeed's `global_steps`."""
@@ -41,8 +42,8 @@ class StepReport:
     micro_batches: int
     """Micro-batches of the window on this rank."""
 
-    num_tokens: int
-    """Counted tokens of the window, over all micro-batches and ranks."""
+    num_tokens: int | None
+    """Counted tokens of the window, over all micro-batches and ranks; None where counts are not known (micro_batch)."""
 
     min_rank_tokens: int | None
     """Tokens of the rank that has the fewest; None above 1,024 ranks, where only sums are exchanged."""
@@ -63,7 +64,7 @@ class StepReport:
     """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow."""
 
     clip_coefficient: float | None
-    """What clipping multiplied the gradient by: min(1, gradient_clipping / (grad_norm + 1e-6)); None without clipping."""
+    """What clipping multiplied the gradient by, min(1, gradient_clipping / (grad_norm + 1e-6)); None without it."""
 
     learning_rate: float | None
     """Of the first parameter group, as this step used it."""
@@ -79,6 +80,9 @@ class StepReport:
 
     weighting_skew: float | None
     """The largest ratio of the weight that a mean of means gives a token to the right one; 1.0 for equal counts."""
+
+    misuses: Mapping[str, int]
+    """Misuses of the window on this rank, where `on_misuse` lets them pass: name of the exception -> how often."""
 
     events: EventCounts
     """What happened in the window, on this rank."""

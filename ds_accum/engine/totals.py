@@ -139,9 +139,8 @@ class Gathering:
             work.wait()
         if self._ranks <= _MOST_RANKS_GATHERED:
             return WindowTotals.of(self._gathered.view(self._ranks, -1).tolist())
-        sums, extremes = torch.cat((self._gathered[:4], self._extremes)).split(4)
-        smallest_filled, smallest, largest, constant = extremes.tolist()
-        num_tokens, loss_sum, micro_batches, nonfinite = sums.tolist()
+        both = torch.cat((self._gathered[:4], self._extremes)).tolist()
+        num_tokens, loss_sum, micro_batches, nonfinite, smallest_filled, smallest, largest, constant = both
         return WindowTotals(
             num_tokens=_whole(num_tokens),
             loss_sum=loss_sum,
