@@ -59,6 +59,8 @@ class Steps:
     skipped_because: Labels = field(default_factory=Labels)
     wrong_events: Labels = field(default_factory=Labels)
     """What is wrong with the events of a step; None where they are right."""
+    misuses: Labels = field(default_factory=Labels)
+    """Name -> how often, as JSON; None where there was none."""
 
     def __len__(self) -> int:
         return len(self.step)

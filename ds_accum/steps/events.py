@@ -1,7 +1,7 @@
 """Whether what happened in a window makes a right step: every micro-batch backward, one norm at most, then one update.
 
-A skipped step updates nothing, and may leave out what comes before an update. How often gradients are set to zero says
-nothing: DeepSpeed does it once or twice, or where nobody sees it, depending on the optimizer that it wraps.
+A skipped step updates nothing, and may leave out the rest. The engine knows more, the order and whether a norm has to
+be taken, and judges by it when the step ends; this holds for the log of any run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ __all__ = ["what_is_wrong"]
 
 
 def what_is_wrong(
-    micro_batches: int, applied: bool, backwards: int, reductions: int, norms: int, updates: int
+    micro_batches: int, applied: bool, backwards: int, reductions: int, norms: int, updates: int, zeroings: int
 ) -> str | None:
     """The first count that can't be, in a few words: "2 updates, not 1"; None for a right step."""
     if backwards != micro_batches:
@@ -22,6 +22,8 @@ def what_is_wrong(
         return f"{norms} norms, not 1 at most"
     if updates != int(applied):
         return f"{_times(updates, 'update')}, not {int(applied)}"
+    if applied and zeroings != 1:
+        return f"{_times(zeroings, 'zeroing')} of gradients, not 1"
     return None
 
 

@@ -62,9 +62,10 @@ _OTHERS: dict[str, frozenset[type]] = {
     "applied": frozenset({bool}),
     "skipped_because": frozenset({str, _NULL}),
     "events": frozenset({dict}),
+    "misuses": frozenset({dict}),
 }
 _TYPES: dict[str, frozenset[type]] = {**_COUNTS, **_NUMBERS, **_OTHERS}
-_EVENTS = ("backwards", "reductions", "norms", "updates")
+_EVENTS = ("backwards", "reductions", "norms", "updates", "zeroings")
 
 _values_of = itemgetter(*_TYPES)
 _events_of = itemgetter(*_EVENTS)
@@ -223,7 +224,19 @@ def _columns(rows: list[Any], numbers: Sequence[int], name: str) -> dict[str, li
                 column[:] = [_as_float(value) for value in column]
         elif key == "skipped_because":
             column[:] = [value if value is None or value.isprintable() else ascii(value) for value in column]
+        elif key == "misuses" and any(column):
+            _check_misuses(column, numbers, name)
+            column[:] = [json.dumps(value, sort_keys=True) if value else None for value in column]
+        elif key == "misuses":
+            column[:] = [None] * len(column)
     return columns
+
+
+def _check_misuses(column: list[dict[str, Any]], numbers: Sequence[int], name: str) -> None:
+    for misuses, number in zip(column, numbers, strict=True):
+        for key, times in misuses.items():
+            if type(times) is not int:
+                _raise_wrong_value(f"misuses.{key}", [times], [number], name)
 
 
 def _as_float(value: Any) -> float:

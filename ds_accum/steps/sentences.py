@@ -38,6 +38,13 @@ def said(summary: Summary) -> Iterator[Said]:
         rate = "" if time.tokens_per_second is None else f"; {short(time.tokens_per_second)} tokens a second"
         yield Said("time", f"a step: median {short(time.median)} s, 95 % within {short(time.p95)} s{rate}")
     yield _events(summary.wrong_events)
+    for misuse in summary.misuses:
+        # The name is the log's: it may hold whatever a terminal acts on.
+        name = misuse.name if misuse.name.isprintable() else ascii(misuse.name)
+        steps = _named(misuse.first_steps, misuse.steps)
+        yield Said(
+            "misuse", f"{name}: {_count(misuse.times, 'time')} in {_count(misuse.steps, 'step')} ({steps})", True
+        )
 
 
 def _steps(summary: Summary) -> str:

@@ -5,6 +5,7 @@ Every number is about the steps that are in the log. A part is None where no ste
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ __all__ = [
     "Clipping",
     "GradNorm",
     "Loss",
+    "Misuse",
     "Range",
     "Skips",
     "Summary",
@@ -129,6 +131,16 @@ class WrongEvents:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Misuse:
+    """One way in which the training loop broke the accumulation window, where `on_misuse` let it pass."""
+
+    name: str
+    times: int
+    steps: int
+    first_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
     """What a step log says."""
 
@@ -148,6 +160,7 @@ class Summary:
     learning_rate: Range | None
     time: Time | None
     wrong_events: WrongEvents
+    misuses: tuple[Misuse, ...]
 
 
 def summarize(steps: Steps) -> Summary:
@@ -170,6 +183,7 @@ def summarize(steps: Steps) -> Summary:
         learning_rate=_range(steps.learning_rate),
         time=_time(steps),
         wrong_events=_wrong_events(steps),
+        misuses=_misuses(steps),
     )
 
 
@@ -301,3 +315,21 @@ def _examples(first_of: dict[int, int], texts: Sequence[str | None]) -> Iterable
         text = texts[code]
         assert text is not None
         yield step, text
+
+
+def _misuses(steps: Steps) -> tuple[Misuse, ...]:
+    """By name."""
+    texts = [json.loads(text) if text else {} for text in steps.misuses.text_of()]
+    found: dict[str, list[tuple[int, int]]] = {}
+    for step, code in zip(steps.step, steps.misuses.codes, strict=True):
+        for name, times in texts[code].items():
+            found.setdefault(name, []).append((step, times))
+    return tuple(
+        Misuse(
+            name=name,
+            times=sum(times for _, times in its),
+            steps=len(its),
+            first_steps=tuple(step for step, _ in its[:_NAMED]),
+        )
+        for name, its in sorted(found.items())
+    )

@@ -34,6 +34,7 @@ def report(step: int = 1, **changes: Any) -> StepReport:
         "applied": True,
         "skipped_because": None,
         "weighting_skew": 1.25,
+        "misuses": {},
         "events": EventCounts(backwards=8, reductions=1, norms=1, updates=0 if skipped else 1, zeroings=1),
         "seconds": 0.5,
     }
@@ -94,6 +95,7 @@ def eventful_run(path: Path) -> Path:
     steps = list(example_run())
     write_log(path, steps[:230])
     path.write_bytes(path.read_bytes()[:-100])
-    steps[259] = dataclasses.replace(steps[259], events=dataclasses.replace(RIGHT_EVENTS, norms=2))
-    steps[299] = dataclasses.replace(steps[299], events=dataclasses.replace(RIGHT_EVENTS, updates=0))
+    for step, wrong in ((260, {"norms": 2}), (300, {"updates": 0})):
+        events = dataclasses.replace(RIGHT_EVENTS, **wrong)
+        steps[step - 1] = dataclasses.replace(steps[step - 1], events=events, misuses={"StepOrderError": 1})
     return write_log(path, steps[200:])

@@ -82,6 +82,12 @@ def parts_of(*changes: dict[str, Any]) -> dict[str, str]:
             "loss scale",
             "512 -> 256, between 256 and 512, 1 change",
         ),
+        (
+            [{}, {"misuses": {"ClippedByHandError": 2}}],
+            "misuse",
+            "ClippedByHandError: 2 times in 1 step (step 2)",
+        ),
+        ([{"misuses": {"\x1b[31m": 1}}], "misuse", r"'\x1b[31m': 1 time in 1 step (step 1)"),
         ([{"learning_rate": None}], "learning rate", "no step says it"),
         ([{"seconds": 0.0}], "time", "a step: median 0 s, 95 % within 0 s"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from ds_accum.engine.report import EventCounts, StepReport
 from ds_accum.engine.step_log import as_json_line
 from ds_accum.steps.reading import read_logs
-from ds_accum.steps.summary import Range, Skips, Summary, Tokens, WrongEvents, summarize
+from ds_accum.steps.summary import Misuse, Range, Skips, Summary, Tokens, WrongEvents, summarize
 from tests.steps.example_run import example_run, report
 
 
@@ -132,13 +132,22 @@ def test_tokens_a_second_are_those_of_the_whole_run() -> None:
 
 
 def test_steps_whose_events_are_not_those_of_a_right_step_are_named_once_a_kind() -> None:
-    right = EventCounts(backwards=8, reductions=8, norms=1, updates=1, zeroings=2)
+    right = EventCounts(backwards=8, reductions=8, norms=1, updates=1, zeroings=1)
     twice = EventCounts(backwards=8, reductions=1, norms=2, updates=1, zeroings=1)
     none = EventCounts(backwards=8, reductions=1, norms=1, updates=0, zeroings=1)
     assert in_turn(events=[right, twice, twice, none, right]).wrong_events == WrongEvents(
         count=3, examples=((2, "2 norms, not 1 at most"), (4, "0 updates, not 1"))
     )
     assert in_turn(events=[right]).wrong_events == WrongEvents(count=0, examples=())
+
+
+def test_misuses_that_were_let_pass_are_counted_by_name() -> None:
+    clipped, both = {"ClippedByHandError": 2}, {"ClippedByHandError": 1, "GradientEditedError": 1}
+    assert in_turn(misuses=[{}, clipped, {}, both]).misuses == (
+        Misuse(name="ClippedByHandError", times=3, steps=2, first_steps=(2, 4)),
+        Misuse(name="GradientEditedError", times=1, steps=1, first_steps=(4,)),
+    )
+    assert in_turn(misuses=[{}]).misuses == ()
 
 
 def test_an_invented_run_has_only_right_steps() -> None:
