@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from deepspeed import comm
 
 from ds_accum.engine.guards.reporting import report_misuse
+from ds_accum.engine.totals import gather
 from ds_accum.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def check_replicas(engine: TokenWeightedEngine) -> None:
     sums = torch.stack(
         [p.detach().contiguous().view(_BITS[p.element_size()]).sum(dtype=torch.int64) for p in state.parameters]
     )
-    ranks = comm.get_world_size(state.group)
-    gathered = sums.new_empty(ranks * sums.numel())
-    comm.all_gather_into_tensor(gathered, sums, group=state.group)
-    table = gathered.view(ranks, -1)
+    table, work = gather(sums, state.group)
+    work.wait()
     differing = (table != table[0]).nonzero()
     if not differing.numel():
         return
