@@ -180,6 +180,12 @@ def finish_reduction(engine: Any) -> None:
         engine.allreduce_gradients()
 
 
+def begin_at_a_boundary(engine: Any) -> None:
+    """Lets the next window be whole: DeepSpeed finds boundaries by the number of micro-batches since the beginning."""
+    steps = engine.gradient_accumulation_steps()
+    engine.micro_steps = -(-engine.micro_steps // steps) * steps
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 

@@ -161,7 +161,6 @@ def flush(engine: TokenWeightedEngine) -> bool:
         state.gathering = state.totals = None
         return False
     check_evenness(engine, totals)
-    accumulation_steps = engine.gradient_accumulation_steps()
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
@@ -172,8 +171,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
         engine.step()
     finally:
         engine._is_gradient_accumulation_boundary = boundary
-    # DeepSpeed finds its boundaries by this number: the next window starts at one.
-    engine.micro_steps = -(-engine.micro_steps // accumulation_steps) * accumulation_steps
+    private.begin_at_a_boundary(engine)
     return True
 
 

@@ -188,9 +188,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super().zero_grad()
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """As DeepSpeed's; a misuse inside a window."""
+        """As DeepSpeed's; a misuse inside a window. The next window is whole, whatever the sizes before and after."""
         check_resizing(self, "set_train_batch_size")
         super().set_train_batch_size(train_batch_size)
+        if not self._accumulation.window.is_open:
+            private.begin_at_a_boundary(self)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
         """As DeepSpeed's; a misuse inside a window."""

@@ -39,7 +39,10 @@ def row(case: dict, answer: dict) -> tuple[str, bool]:
     """A line of the table, and whether the goal is met."""
     samples = answer["samples"]
     stock = samples["stock"]
-    cells = [f"z{case['stage']} {case['dtype']} GA {case['accumulation']:<2}", f"{statistics.median(w for w, _ in stock):6.3f}"]
+    cells = [
+        f"z{case['stage']} {case['dtype']} GA {case['accumulation']:<2}",
+        f"{statistics.median(w for w, _ in stock):6.3f}",
+    ]
     met = True
     for name in WAYS[1:]:
         pairs = list(zip(samples[name], stock, strict=True))
@@ -95,7 +98,10 @@ def main() -> None:
         ]  # fmt: skip
         answers = launch(jobs)
         print(f"z{stage} bf16 | " + ", ".join(f"{answers[way].value() / 1e6:.1f}" for way in WAYS[:2]))
-    print(f"\ngoal (CPU: median at most {GOAL_MEDIAN}, interval below {GOAL_INTERVAL}): " + ("missed by " + ", ".join(missed) if missed else "met"))
+    print(
+        f"\ngoal (CPU: median at most {GOAL_MEDIAN}, interval below {GOAL_INTERVAL}): "
+        + ("missed by " + ", ".join(missed) if missed else "met")
+    )
 
 
 if __name__ == "__main__":

@@ -33,16 +33,9 @@ OFF = 0.1
 Answers = Mapping[str, Answer]
 
 
-# DeepSpeed ends a window where the micro-batches since the start are a multiple of the accumulation.
-CLOSES_EARLY = pytest.mark.xfail(reason="after 4 micro-batches, the first window of 3 is closed by the second")
-
-
 def _parameters(cases: list[Case], *, core: bool = False) -> Any:
     marks = [pytest.mark.core] if core else []
-    return [
-        pytest.param(case, id=case.name, marks=[*marks, *([CLOSES_EARLY] if "does not divide" in case.name else [])])
-        for case in cases
-    ]
+    return [pytest.param(case, id=case.name, marks=marks) for case in cases]
 
 
 @pytest.fixture(scope="module")
