@@ -156,7 +156,7 @@ def _answer(running: _Running) -> dict[str, Any]:
             errors.append(said["error"])
             continue
         log = running.folder / f"rank{rank}.log"
-        last = log.read_text("utf-8", "replace")[-4000:] if log.exists() else ""
+        last = log.read_text("utf-8", "replace")[-8000:] if log.exists() else ""
         code = running.exits[rank]
         values.append(None)
         errors.append(f"{'was killed' if code == -signal.SIGKILL else f'exited with {code}'}; it said last:\n{last}")
