@@ -25,7 +25,7 @@ from ds_accum.engine.counting import PendingCount, as_count
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
-from ds_accum.engine.guards.hanging import watched
+from ds_accum.engine.guards.hanging import begin_bare_backward, end_bare_backward, watched
 from ds_accum.engine.guards.leaving import warn_if_left_open
 from ds_accum.engine.guards.resizing import check_resizing
 from ds_accum.engine.guards.saving import check_checkpointing
@@ -240,10 +240,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 with watched(self, "backward"):
                     state.bare_seed = self._take_in_bare()
                 self._gather_before_the_last_backward()
-            if state.watchdog is not None:
-                state.watchdog.begin(
-                    "backward", step=self.global_steps + 1, micro_batch=len(state.window.micro_batches)
-                )
+            begin_bare_backward(self)
             # The seed has the loss scale in it.
             self._manual_backward_expected = True
             private.start_of_backward(self)
@@ -256,8 +253,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         state.events.add("backward")
         super()._backward_epilogue()
-        if state.watchdog is not None:
-            state.watchdog.end()
+        end_bare_backward(self)
         state.scaled, state.bare_seed = False, None
         state.fingerprint = fingerprint(self)
         if self.inside_no_sync_ctxt and state.coalescing is None:

@@ -99,7 +99,7 @@ def stop_jobs() -> Iterator[Job]:
 @pytest.fixture(scope="module")
 def stopped() -> Answers:
     # Survivors spend their time waiting until a silence is long enough.
-    return launch(stop_jobs(), ranks_at_once=9)
+    return launch(stop_jobs(), timeout=1800, ranks_at_once=9)
 
 
 def names_alone(rank: int, said: str) -> bool:

@@ -61,7 +61,7 @@ class Watchdog:
     def __init__(self, store: Any, *, rank: int, ranks: int, timeout_s: float, key: str) -> None:
         self._store, self._rank, self._ranks, self._timeout_s, self._key = store, rank, ranks, timeout_s, key
         self.progress = Progress(0, 0, None, time.monotonic())
-        self._gone: list[str] = []
+        self._told: list[str] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ds-accum watchdog", daemon=True)
 
@@ -104,10 +104,14 @@ class Watchdog:
 
     def _watch(self) -> None:
         beat = min(_BEAT_S, self._timeout_s / 4)
+        has_store = True
         while not self._stopped.wait(beat):
-            with suppress(RuntimeError):  # the store may go with the rank that keeps it
-                self._write()
-                self._hear()
+            if has_store:
+                try:
+                    self._write()
+                    self._hear()
+                except RuntimeError:
+                    has_store = False  # it went with the rank that keeps it
             progress = self.progress
             waited = time.monotonic() - progress.since
             if progress.call is not None and progress.limited and waited > self._timeout_s:
@@ -120,13 +124,15 @@ class Watchdog:
         self._store.set(f"{self._key}/{self._rank}", "|".join((*parts, f"{time.time():.3f}", f"{age:.1f}")))
 
     def _abort(self, progress: Progress, waited: float) -> None:
+        lines = self._whereabouts_if_known()
         _say(
             f"rank {self._rank} has been in {progress.call} for {waited:.0f} s (step {progress.step}, micro-batch "
             f"{progress.micro_batch}), longer than ds_accum.timeout_s = {self._timeout_s:g}; the ranks are at:",
-            *self._whereabouts_if_known(),
+            *lines,
             "it ends now; its main thread stands here:",
         )
         _show_main_thread()
+        self._tell(lines)
         os._exit(EXIT_STATUS)
 
     def _explain(self, error: RuntimeError) -> None:
@@ -136,32 +142,35 @@ class Watchdog:
             return
         # A rank that has just died is told from a slow one by its silence.
         deadline = time.monotonic() + _SILENT_S + 2 * _BEAT_S
-        while not self._gone and time.monotonic() < deadline:
+        while not self._told and time.monotonic() < deadline:
             gone = [line for line in self._whereabouts_if_known() if "silent" in line or line == _STORE_IS_GONE]
-            if gone and not self._gone:
+            if gone:
                 self._tell(gone)
-            time.sleep(0 if self._gone else _BEAT_S / 2)
-        gone = self._gone or ["  every rank still answers"]
-        _say(f"rank {self._rank} lost its peers ({error}); of the others:", *gone)
+            else:
+                time.sleep(_BEAT_S / 2)
+        lines = self._told or ["  every rank still answers"]
+        _say(f"rank {self._rank} lost its peers ({error}); of the others:", *lines)
 
-    def _tell(self, gone: list[str]) -> None:
-        """Lets the others know which ranks are gone."""
-        self._gone = gone
+    def _tell(self, lines: list[str]) -> None:
+        """Lets the others know where the ranks are, unless one has told."""
+        if self._told:
+            return
+        self._told = lines
         with suppress(RuntimeError):
-            self._store.set(f"{self._key}/gone", "\n".join(gone))
+            self._store.set(f"{self._key}/told", "\n".join(lines))
             if self._rank == 0:
                 time.sleep(2 * _BEAT_S)  # the store goes with this rank: until then they have heard
 
     def _hear(self) -> None:
         """Remembers what another rank has told."""
-        if not self._gone and self._store.check([f"{self._key}/gone"]):
-            self._gone = self._store.get(f"{self._key}/gone").decode().splitlines()
+        if not self._told and self._store.check([f"{self._key}/told"]):
+            self._told = self._store.get(f"{self._key}/told").decode().splitlines()
 
     def _whereabouts_if_known(self) -> list[str]:
         try:
             return self.whereabouts()
         except RuntimeError:
-            return [_STORE_IS_GONE]
+            return self._told or [_STORE_IS_GONE]
 
     def whereabouts(self) -> list[str]:
         """A line a rank, those that are behind first."""
