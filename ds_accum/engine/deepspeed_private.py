@@ -6,13 +6,14 @@ asked by `initialize`, so that a release with another layout is refused instead 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Literal
 
 import torch
 
+from ds_accum.engine.events import Event
 from ds_accum.engine.overriding import overriding
 from ds_accum.errors import AccumulationError, ConfigError
 
@@ -245,6 +246,11 @@ def tensor_parallel_size(engine: Any) -> int:
     return int(size()) if callable(size) else 1
 
 
+def keeps_no_gradients(engine: Any) -> bool:
+    """Whether `p.grad` is None after each backward: moved into partitions, or into the wrapper's fp32 buffers."""
+    return bool(engine.zero_optimization_partition_gradients()) or kind_of(engine.optimizer) == "BF16_Optimizer"
+
+
 def uses_muon(optimizer: Any) -> bool:
     """Whether any parameter group is Muon's, whose momentum takes gradients in before the step does."""
     return any(group.get("use_muon", False) for group in optimizer.param_groups)
@@ -276,34 +282,38 @@ def require_no_sync_works(engine: Any) -> None:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def note_events(engine: Any, log: Any) -> None:
-    """Has the optimizer say when it takes a norm, updates, and sets gradients to zero.
+def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
+    """Has the optimizer say before it takes a norm, updates, or sets gradients to zero: the event, and the call.
 
     Wrapped on the instance, each once: what DeepSpeed does inside is left as it is.
     """
     optimizer = engine.optimizer
     for event, name in _EVENTS[kind_of(optimizer)]:
         if hasattr(optimizer, name):
-            setattr(optimizer, name, _noting(log, event, getattr(optimizer, name)))
+            setattr(optimizer, name, _saying(on_event, event, getattr(optimizer, name)))
     basic = getattr(engine, "basic_optimizer", None) or optimizer
     if hasattr(basic, "register_step_pre_hook"):
-        basic.register_step_pre_hook(lambda *_: log.add("update"))
+        basic.register_step_pre_hook(lambda *_: on_event("update", "optimizer.step()"))
 
 
-_EVENTS: dict[OptimizerKind, tuple[tuple[str, str], ...]] = {
+_EVENTS: dict[OptimizerKind, tuple[tuple[Event, str], ...]] = {
     "DeepSpeedZeroOptimizer": (("norm", "scaled_global_norm"), ("zero", "zero_grad")),
     "DeepSpeedZeroOptimizer_Stage3": (("norm", "_get_norm_groups"), ("zero", "zero_grad")),
     "FP16_Optimizer": (("norm", "unscale_and_clip_grads"), ("zero", "zero_grad")),
     "FP16_UnfusedOptimizer": (("norm", "unscale_and_clip_grads"), ("zero", "zero_grad")),
-    "BF16_Optimizer": (("zero", "zero_grad"),),
+    "BF16_Optimizer": (("norm", "get_grads_for_norm"), ("zero", "zero_grad")),
     "torch": (("zero", "zero_grad"),),
 }
 
 
-def _noting(log: Any, event: str, function: Any) -> Any:
+def _saying(on_event: Callable[[Event, str], None], event: Event, function: Any) -> Any:
+    call = f"optimizer.{function.__name__}()"
+
     @wraps(function)
-    def noting(*arguments: Any, **options: Any) -> Any:
-        log.add(event)
+    def saying(*arguments: Any, **options: Any) -> Any:
+        # BF16_Optimizer collects the gradients twice, to measure them and to clip them.
+        if not options.get("for_clipping", False):
+            on_event(event, call)
         return function(*arguments, **options)
 
-    return noting
+    return saying

@@ -17,7 +17,11 @@ Event = Literal["backward", "reduce", "norm", "update", "zero"]
 
 
 class EventLog:
-    """What has happened since the window began."""
+    """What has happened since the window began.
+
+    ZeRO-3 drops the parameters' gradients before it updates, too, and a step may end with two calls of `zero_grad`: one
+    zeroing is counted where gradients are zero when the step ends.
+    """
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -44,5 +48,5 @@ class EventLog:
             reductions=self._events.count("reduce"),
             norms=self._events.count("norm"),
             updates=self._events.count("update"),
-            zeroings=self._events.count("zero"),
+            zeroings=int(bool(self._events) and self._events[-1] == "zero"),
         )

@@ -45,6 +45,7 @@ def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
             remedy="declare the window's tokens before its first forward: engine.begin_window(num_tokens)",
         )
     state.window.open(_constant(engine, num_tokens), state.carrier.loss_scale())
+    state.opened_for = engine.gradient_accumulation_steps()
     if state.settings.reduction == "boundary":
         start_coalescing(engine)
 

@@ -8,6 +8,7 @@ It is made of the window's totals, which every rank has gathered, and of what De
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +80,9 @@ class StepReport:
 
     weighting_skew: float | None
     """The largest ratio of the weight that a mean of means gives a token to the right one; 1.0 for equal counts."""
+
+    misuses: Mapping[str, int]
+    """Misuses of the window on this rank, where `on_misuse` lets them pass: name of the exception -> how often."""
 
     events: EventCounts
     """What happened in the window, on this rank."""

@@ -15,6 +15,8 @@ from ds_accum.engine.carriers import Carrier
 from ds_accum.engine.constant import Agreement
 from ds_accum.engine.counting import PendingCounts, TokenCounter
 from ds_accum.engine.events import EventLog
+from ds_accum.engine.guards.editing import Fingerprint
+from ds_accum.engine.guards.hanging import Watchdog
 from ds_accum.engine.losses import HalfPrecision
 from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.step_log import StepLog
@@ -43,6 +45,13 @@ class EngineState:
 
     log: StepLog | None
     window: AccumulationWindow
+    parameters: list[Tensor]
+    """The trainable parameters, in the model's order."""
+
+    parameter_names: list[str]
+    keeps_no_gradients: bool
+    """Whether the parameters' gradients are gone after each backward (ZeRO-2/3, BF16_Optimizer)."""
+
     pending: PendingCounts = field(default_factory=PendingCounts)
     events: EventLog = field(default_factory=EventLog)
     half: HalfPrecision = field(default_factory=HalfPrecision)
@@ -67,6 +76,26 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
+    opened_for: int = 1
+    """Accumulation steps when the window was opened."""
+
+    reduced: bool = False
+    """Whether the window's last backward has been, with its reduction."""
+
+    unsynchronized: int = 0
+    """Backwards of the window inside `no_sync`."""
+
+    fingerprint: Fingerprint | None = None
+    """What the gradients looked like after the last backward."""
+
+    in_step: bool = False
+    """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
+
+    misuses: dict[str, int] = field(default_factory=dict)
+    """Misuses since the last report, by the name of their class."""
+
+    watchdog: Watchdog | None = None
+
     skipping: ExitStack | None = None
     """Open while a step is taken: whatever is entered makes the optimizer skip it."""
 
@@ -85,5 +114,7 @@ class EngineState:
         self.events.clear()
         self.agreement = self.declared = self.gathering = self.totals = None
         self.skip_reason = self.failure = None
-        self.scaled = False
-        self.bare_seed = None
+        self.fingerprint = self.bare_seed = None
+        self.scaled = self.reduced = False
+        self.unsynchronized = 0
+        self.misuses.clear()

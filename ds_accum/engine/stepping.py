@@ -13,8 +13,15 @@ from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
+from ds_accum.engine.guards.evenness import check_evenness
+from ds_accum.engine.guards.order import check_order, takes_norm
+from ds_accum.engine.guards.replicas import check_replicas
+from ds_accum.engine.guards.resizing import check_size
+from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.opening import expected_micro_batches
+from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
+from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering, WindowTotals
 from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossError
 
@@ -76,13 +83,19 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
             remedy="load the last checkpoint, which begins a new window",
         ) from state.failure
-    totals, factor = totals_of(engine), late_factor(engine)
+    totals = totals_of(engine)
+    check_evenness(engine, totals)
+    check_loss_scale(engine)
+    check_size(engine)
     _check_declared(engine, totals)
+    factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
-    with ExitStack() as state.skipping:
+    with ExitStack() as state.skipping, _in_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
+            if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
+                clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
         yield
@@ -94,8 +107,10 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     # Read by DeepSpeed before a carrier could put it right.
     engine._global_grad_norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
     state.report = _report(engine, totals, reason, learning_rate)
-    if state.log is not None:
-        state.log.write(state.report)
+    if reason is None:
+        check_order(engine)
+        check_replicas(engine)
+    publish(engine, state.report)
     state.next_constant = (
         constant_after(
             totals,
@@ -135,7 +150,6 @@ def stop_coalescing(engine: TokenWeightedEngine) -> None:
     state = engine._accumulation
     coalescing, state.coalescing = state.coalescing, None
     if coalescing is not None:
-        state.events.add("reduce")
         coalescing.close()
 
 
@@ -146,14 +160,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
     if not totals.micro_batches:
         state.gathering = state.totals = None
         return False
-    if totals.per_rank is not None:
-        numbers = [rank.micro_batches for rank in totals.per_rank]
-        if len(set(numbers)) > 1:
-            raise AccumulationError(
-                f"ranks have different numbers of micro-batches: {min(numbers)} on rank {numbers.index(min(numbers))}, "
-                f"{max(numbers)} on rank {numbers.index(max(numbers))}",
-                remedy="give every rank as many, padded with micro-batches without a counted token",
-            )
+    check_evenness(engine, totals)
     accumulation_steps = engine.gradient_accumulation_steps()
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
@@ -199,6 +206,19 @@ def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> N
         )
 
 
+@contextmanager
+def _in_step(state: EngineState) -> Iterator[None]:
+    state.in_step = True
+    try:
+        yield
+    finally:
+        state.in_step = False
+
+
+def _clips(engine: TokenWeightedEngine) -> bool:
+    return bool(engine.gradient_clipping() > 0)
+
+
 def _learning_rate(engine: TokenWeightedEngine) -> float | None:
     groups = engine.optimizer.param_groups
     return float(groups[0]["lr"]) if groups and "lr" in groups[0] else None
@@ -229,6 +249,7 @@ def _report(
         applied=reason is None,
         skipped_because=reason,
         weighting_skew=totals.weighting_skew,
+        misuses=dict(state.misuses),
         events=state.events.counts(),
         seconds=time.perf_counter() - state.finished,
     )

@@ -1,0 +1,59 @@
+"""Copies of the parameters that differ between ranks, under `"check": "thorough"`.
+
+ZeRO 0 to 2 hold every parameter on every rank, and nothing compares them: replicas that differ train on, each on
+gradients of the others. Every few steps each rank adds up the bits of each parameter, and the sums are compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from deepspeed import comm
+
+from ds_accum.engine.guards.reporting import report_misuse
+from ds_accum.errors import MisuseError
+
+if TYPE_CHECKING:
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+__all__ = ["CHECKED_EVERY", "ReplicasDivergedError", "check_replicas"]
+
+CHECKED_EVERY = 10
+"""Steps between two comparisons."""
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class ReplicasDivergedError(MisuseError):
+    """A parameter is not the same on all ranks."""
+
+
+def check_replicas(engine: TokenWeightedEngine) -> None:
+    """After a step; ZeRO-3 has no replicas."""
+    state = engine._accumulation
+    if state.settings.check != "thorough" or engine.zero_optimization_stage() == 3:
+        return
+    if engine.global_steps % CHECKED_EVERY:
+        return
+    sums = torch.stack(
+        [p.detach().contiguous().view(_BITS[p.element_size()]).sum(dtype=torch.int64) for p in state.parameters]
+    )
+    ranks = comm.get_world_size(state.group)
+    gathered = sums.new_empty(ranks * sums.numel())
+    comm.all_gather_into_tensor(gathered, sums, group=state.group)
+    table = gathered.view(ranks, -1)
+    differing = (table != table[0]).nonzero()
+    if not differing.numel():
+        return
+    # The first parameter in the model's order, then the first rank.
+    rank, index = min((int(row[1]), int(row[0])) for row in differing)[::-1]
+    report_misuse(
+        engine,
+        ReplicasDivergedError(
+            f'after step {engine.global_steps} the parameter "{state.parameter_names[index]}" on rank {rank} is not '
+            "what it is on rank 0: the replicas have diverged",
+            remedy="look for what changes parameters on some ranks alone: initialization without a common seed, an "
+            "edit by hand, a rank that loaded another file; then start from a checkpoint",
+        ),
+    )
