@@ -181,7 +181,7 @@ def drop_what_is_left(optimizer: Any) -> None:
 
 
 def norm_after_step(engine: Any, *, overflow: bool) -> Any:
-    """The norm that the step took, None if it took none; infinite after an overflow, where some releases keep the last."""
+    """The norm that the step took, None if none was; infinite after an overflow, where some releases keep the last."""
     norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
     return math.inf if overflow and norm is not None and math.isfinite(norm) else norm
 

@@ -64,6 +64,7 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
     PrivateName("deepspeed.runtime.zero.stage3", "DeepSpeedZeroOptimizer_Stage3", "which wrapper it is"),
     PrivateName("deepspeed.runtime.utils", "DummyOptim", "an engine without an optimizer is refused"),
     PrivateName("deepspeed.runtime.utils", "clip_grad_norm_", "clips a plain optimizer's gradients and says the norm"),
+    PrivateName("deepspeed.runtime", "utils", "looked at for is_invalid_grad_norm"),
     PrivateName(
         "deepspeed.runtime.utils",
         "is_invalid_grad_norm",
@@ -97,11 +98,7 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
     PrivateName(_ENGINE, "_support_torch_style_backward", "refuses scale() where only engine.backward() works"),
     PrivateName(_ENGINE, "_global_grad_norm", "the norm, which a plain optimizer leaves out"),
     # --- the engine: what it is asked ---
-    *_each(
-        (_ENGINE,),
-        "zero_optimization_stage",
-        "which ZeRO it is",
-    ),
+    PrivateName(_ENGINE, "zero_optimization_stage", "which ZeRO it is"),
     PrivateName(_ENGINE, "zero_optimization_partition_gradients", "whether each backward reduces"),
     PrivateName(_ENGINE, "zero_reduce_scatter", "which divisor ZeRO-3 has"),
     PrivateName(_ENGINE, "postscale_gradients", "which divisor ZeRO-3 has; sparse gradients"),
@@ -126,7 +123,7 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
     PrivateName(_ENGINE, "scale", "the same, for loss.backward()"),
     PrivateName(_ENGINE, "step", "watched; taken between micro-batches of a coalesced window"),
     PrivateName(_ENGINE, "no_sync", "refused where it does not work"),
-    PrivateName(_ENGINE, "coalesce_grad_reduction", '"reduction": "boundary"', (0, 19, 2)),
+    PrivateName(_ENGINE, "coalesce_grad_reduction", '"reduction": "boundary"', (0, 19, 1)),
     PrivateName(_ENGINE, "zero_grad", "a misuse inside a window"),
     PrivateName(_ENGINE, "set_train_batch_size", "a misuse inside a window"),
     PrivateName(_ENGINE, "set_train_micro_batch_size", "a misuse inside a window"),

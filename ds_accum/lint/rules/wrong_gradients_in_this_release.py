@@ -51,15 +51,15 @@ BAD = (
         reports=(
             Report(
                 at="bf16.enabled",
-                message="DeepSpeed 0.18.5 never zeroes bf16 gradients without ZeRO, unless the optimizer is its own"
-                " Adam, so that they add up for ever: 0.17.6 brought it in, 0.18.6 mended it (DeepSpeed #7837, PR"
-                " #7839)",
-            ),
-            Report(
-                at="bf16.enabled",
                 message="DeepSpeed 0.18.5 divides bf16 gradients without ZeRO, unless the optimizer is its own Adam, by"
                 " a loss scale of 65536 that the loss was never multiplied by: 0.18.3 brought it in, 0.18.6 mended it"
                 " (DeepSpeed #7837, PR #7839)",
+            ),
+            Report(
+                at="bf16.enabled",
+                message="DeepSpeed 0.18.5 never zeroes bf16 gradients without ZeRO, unless the optimizer is its own"
+                " Adam, so that they add up for ever: 0.17.6 brought it in, 0.18.6 mended it (DeepSpeed #7837, PR"
+                " #7839)",
             ),
         ),
     ),
