@@ -88,6 +88,9 @@ class EngineState:
     fingerprint: Fingerprint | None = None
     """What the gradients looked like after the last backward."""
 
+    reducing: bool = False
+    """Whether DeepSpeed reduces gradients now; some releases zero what they have reduced, by `optimizer.zero_grad`."""
+
     in_step: bool = False
     """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
 

@@ -99,13 +99,14 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         else:
             state.skipping.enter_context(state.carrier.skipping())
         yield
+        private.drop_what_is_left(engine.optimizer)
         overflow = bool(getattr(engine.optimizer, "overflow", False))
     state.skipping = None
     reason = state.skip_reason
     if reason is None and overflow:
         reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
     # Read by DeepSpeed before a carrier could put it right.
-    engine._global_grad_norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
+    engine._global_grad_norm = private.norm_after_step(engine, overflow=overflow)
     state.report = _report(engine, totals, reason, learning_rate)
     if reason is None:
         check_order(engine)
@@ -161,6 +162,8 @@ def flush(engine: TokenWeightedEngine) -> bool:
         state.gathering = state.totals = None
         return False
     check_evenness(engine, totals)
+    if state.coalescing is None and private.manages_accumulation(engine):
+        private.require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:

@@ -244,7 +244,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's, noted."""
         if self.zero_optimization_partition_gradients() or self.is_gradient_accumulation_boundary():
             self._accumulation.events.add("reduce")
-        super().allreduce_gradients(*arguments, **options)
+        self._accumulation.reducing = True
+        try:
+            super().allreduce_gradients(*arguments, **options)
+        finally:
+            self._accumulation.reducing = False
 
     @contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
@@ -339,6 +343,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     def _on_event(self, event: Event, call: str) -> None:
         """Before the optimizer takes a norm, updates, or sets gradients to zero, whoever asks it to."""
         if event == "zero":
+            if self._accumulation.reducing:
+                return  # DeepSpeed's own, of what it has reduced
             check_zeroing(self, call)
         elif event == "update":
             check_update(self)
