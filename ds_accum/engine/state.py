@@ -76,8 +76,8 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
-    opened_for: int = 1
-    """Accumulation steps when the window was opened."""
+    opened_for: dict[str, int] = field(default_factory=dict)
+    """What the batch was made of when the window was opened."""
 
     reduced: bool = False
     """Whether the window's last backward has been, with its reduction."""
@@ -87,6 +87,9 @@ class EngineState:
 
     fingerprint: Fingerprint | None = None
     """What the gradients looked like after the last backward."""
+
+    clipping_by_hand: bool = False
+    """Whether one of torch's clipping functions is under way on the engine's parameters."""
 
     in_step: bool = False
     """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
@@ -117,4 +120,3 @@ class EngineState:
         self.fingerprint = self.bare_seed = None
         self.scaled = self.reduced = False
         self.unsynchronized = 0
-        self.misuses.clear()
