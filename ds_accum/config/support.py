@@ -336,8 +336,7 @@ ENGINE_REFUSALS: tuple[EngineRefusal, ...] = (
         name="ZeRO-1 and 2 on DeepSpeed 0.18.7 to 0.18.9",
         path=(_ZERO, "stage"),
         applies=_flattens_inside_a_graph,
-        reason="those releases gather parameters into views that belong to a graph, which torch refuses in the first"
-        " step",
+        reason="those releases gather parameters into views of a graph, which torch refuses in the first step",
         remedy="install DeepSpeed 0.19.0 or newer, or use ZeRO-3",
     ),
     EngineRefusal(

@@ -16,6 +16,7 @@ from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.banner import announce
 from ds_accum.engine.carriers import carrier_of
 from ds_accum.engine.counting import TokenCounter, UserCounter
+from ds_accum.engine.events import EventLog
 from ds_accum.engine.guards.clipping import watch_clipping
 from ds_accum.engine.guards.hanging import watch_hangs
 from ds_accum.engine.guards.leaving import watch_exit
@@ -48,6 +49,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
         divisor=private.divisor_of(engine),
         device=device,
         needs_look_ahead=by_token and private.uses_muon(engine.optimizer),
+        events=EventLog(private.updates_a_step(engine.optimizer)),
         log=StepLog(settings.log) if settings.log is not None and engine.global_rank == 0 else None,
         window=AccumulationWindow(device=device, by_token=by_token),
         parameters=[parameter for _, parameter in trainable],

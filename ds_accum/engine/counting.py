@@ -40,6 +40,9 @@ class PendingCount:
     denominator: Tensor | None = None
     """What the model divides its loss by where that is not `num_tokens`: Hugging Face's `num_items_in_batch`."""
 
+    positions: int | None = None
+    """Labels in the batch, counted or not, which no count can exceed; None where it has none."""
+
     loss: Tensor | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
 
@@ -71,6 +74,7 @@ class TokenCounter:
         arguments = self._arguments(inputs, kwargs)
         denominator = arguments.get("num_items_in_batch")
         pending = self._counted(inputs, kwargs, arguments)
+        pending.positions = self._positions(arguments)
         if denominator is not None:
             pending.denominator = as_count(denominator, self._device)
         return pending
@@ -98,6 +102,13 @@ class TokenCounter:
             labels = labels[..., 1:]
         return PendingCount(_number_of(labels != self._counting.ignore_index, self._device))
 
+    def _positions(self, arguments: Mapping[str, Any]) -> int | None:
+        """How many labels there are: a shape, which the host knows."""
+        for labels in (arguments.get("shift_labels"), _value_at(arguments, self._counting.labels)):
+            if isinstance(labels, Tensor):
+                return labels.numel()
+        return None
+
     def _arguments(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Everything the model is called with, by name; a batch given as one mapping is looked into."""
         if not inputs:
@@ -115,9 +126,12 @@ class PendingCounts:
     def __init__(self) -> None:
         self._waiting: list[PendingCount] = []
         self._more = 0
+        self._positions: int | None = 0
 
     def add(self, pending: PendingCount) -> None:
         """Notes a forward. Only the first two are kept: with two it is already unclear which count is meant."""
+        known = self._positions is not None and pending.positions is not None
+        self._positions = (self._positions or 0) + (pending.positions or 0) if known else None
         if len(self._waiting) < 2:
             self._waiting.append(pending)
         else:
@@ -152,7 +166,20 @@ class PendingCounts:
     def clear(self) -> None:
         """Forgets every forward: their loss was propagated back with a count of its own, or never will be."""
         self._waiting.clear()
-        self._more = 0
+        self._more, self._positions = 0, 0
+
+    def check(self, num_tokens: int | float | Tensor) -> None:
+        """Raises CountError for a count that is larger than the labels of all forwards since the last backward.
+
+        A count that lies on a device is not waited for.
+        """
+        if isinstance(num_tokens, Tensor) and num_tokens.device.type != "cpu":
+            return
+        if self._positions and float(num_tokens) > self._positions:
+            raise CountError(
+                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} labels, counted or not",
+                remedy="pass how many tokens this loss is over on this rank: not those of the window, nor of all ranks",
+            )
 
 
 def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
@@ -178,18 +205,45 @@ def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
     return torch.full((), float(number), dtype=torch.float64, device=device)
 
 
+# Causal by name, but the loss is taken over the labels as they are (transformers 5.24, the `forward` of each).
+_UNSHIFTED = (
+    "BartForCausalLM",
+    "BigBirdPegasusForCausalLM",
+    "BlenderbotForCausalLM",
+    "BlenderbotSmallForCausalLM",
+    "CpmAntForCausalLM",
+    "MBartForCausalLM",
+    "MarianForCausalLM",
+    "MvpForCausalLM",
+    "PLBartForCausalLM",
+    "PegasusForCausalLM",
+    "TrOCRForCausalLM",
+    "WhisperForCausalLM",
+    "FlaubertWithLMHeadModel",
+    "XLMWithLMHeadModel",
+    "XLNetLMHeadModel",
+)
+# These ignore other labels than ignore_index, or predict several tokens from each position.
+_COUNTED_OTHERWISE = ("Musicgen", "ProphetNet", "XLMProphetNet")
+
+
 def model_shifts_labels(module: nn.Module) -> bool | None:
     """Whether a Hugging Face model's own loss drops the first label of each sequence; None for any other model.
 
-    Causal models do (`ForCausalLMLoss`, transformers/loss/loss_utils.py); encoder-decoder and masked models don't.
+    Causal models do (`ForCausalLMLoss`, transformers/loss/loss_utils.py), but for those listed above; encoder-decoder
+    and masked models don't.
     """
     config = getattr(module, "config", None)
     if config is None or not hasattr(config, "model_type"):
         return None
-    if getattr(config, "is_encoder_decoder", False):
+    # What PEFT wraps, as it knows it itself.
+    unwrap = getattr(module, "get_base_model", None)
+    models = (module, unwrap()) if callable(unwrap) else (module,)
+    names = [type(model).__name__ for model in models]
+    if any(name.startswith(_COUNTED_OTHERWISE) for name in names):
+        return None
+    if getattr(config, "is_encoder_decoder", False) or any(name in _UNSHIFTED for name in names):
         return False
-    loss_type = str(getattr(module, "loss_type", None) or "")
-    names = (loss_type, type(getattr(module, "base_model", None) or module).__name__, type(module).__name__)
     if any("ForCausalLM" in name or name.endswith("LMHeadModel") for name in names):
         return True
     if any(part in name for name in names for part in ("ForMaskedLM", "ForTokenClassification")):

@@ -181,7 +181,7 @@ def drop_what_is_left(optimizer: Any) -> None:
 
 
 def norm_after_step(engine: Any, *, overflow: bool) -> Any:
-    """The norm that the step took, None if none was; infinite after an overflow, where some releases keep the last."""
+    """The norm that the step took, None if it took none; infinite after an overflow."""
     norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
     return math.inf if overflow and norm is not None and math.isfinite(norm) else norm
 
@@ -276,6 +276,12 @@ def _take_accumulated_gradients(optimizer: Any) -> None:
                 return_tensor_list=True,
             )
             optimizer.all_grad_tensors[index] = None
+
+
+def begin_at_a_boundary(engine: Any) -> None:
+    """Lets the next window be whole: DeepSpeed finds boundaries by the number of micro-batches since the beginning."""
+    steps = engine.gradient_accumulation_steps()
+    engine.micro_steps = -(-engine.micro_steps // steps) * steps
 
 
 def start_of_backward(engine: Any) -> None:
@@ -381,17 +387,37 @@ def require_no_sync_works(engine: Any) -> None:
 
 
 def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
-    """Has the optimizer say before it takes a norm, updates, or sets gradients to zero: the event, and the call.
+    """Has the optimizer say before it steps, takes a norm, updates, or sets gradients to zero: the event, and the call.
 
     Wrapped on the instance, each once: what DeepSpeed does inside is left as it is.
     """
     optimizer = engine.optimizer
     for event, name in _EVENTS[kind_of(optimizer)]:
         if hasattr(optimizer, name):
-            setattr(optimizer, name, _saying(on_event, event, getattr(optimizer, name)))
+            setattr(optimizer, name, _saying(on_event, event, name, getattr(optimizer, name)))
+    steps_under_way: list[str] = []
+    if kind_of(optimizer) != "torch":
+        # Before a wrapper touches its gradients, which it does long before the optimizer inside steps.
+        optimizer.step = _saying(on_event, "step", "step", optimizer.step, steps_under_way)
+
+    def update(*_: Any) -> None:
+        if not steps_under_way:
+            on_event("step", "optimizer.step()")
+        on_event("update", "optimizer.step()")
+
     basic = getattr(engine, "basic_optimizer", None) or optimizer
-    if hasattr(basic, "register_step_pre_hook"):
-        basic.register_step_pre_hook(lambda *_: on_event("update", "optimizer.step()"))
+    # ZeRO-3 with a part of its optimizer offloaded has one for either side.
+    for stepped in (basic, getattr(optimizer, "backup_optimizer", None)):
+        if stepped is not None and hasattr(stepped, "register_step_pre_hook"):
+            stepped.register_step_pre_hook(update)
+
+
+def updates_a_step(optimizer: Any) -> int:
+    """How often the optimizer inside a wrapper is stepped for one update: ZeRO does it for each part of its groups."""
+    kind = kind_of(optimizer)
+    if kind == "DeepSpeedZeroOptimizer":
+        return len(optimizer.bit16_groups)
+    return len(optimizer.fp16_groups) if kind == "DeepSpeedZeroOptimizer_Stage3" else 1
 
 
 _EVENTS: dict[OptimizerKind, tuple[tuple[Event, str], ...]] = {
@@ -404,14 +430,20 @@ _EVENTS: dict[OptimizerKind, tuple[tuple[Event, str], ...]] = {
 }
 
 
-def _saying(on_event: Callable[[Event, str], None], event: Event, function: Any) -> Any:
-    call = f"optimizer.{function.__name__}()"
-
+def _saying(
+    on_event: Callable[[Event, str], None], event: Event, name: str, function: Any, under_way: list[str] | None = None
+) -> Any:
     @wraps(function)
     def saying(*arguments: Any, **options: Any) -> Any:
         # BF16_Optimizer collects the gradients twice, to measure them and to clip them.
         if not options.get("for_clipping", False):
-            on_event(event, call)
-        return function(*arguments, **options)
+            on_event(event, f"optimizer.{name}()")
+        if under_way is None:
+            return function(*arguments, **options)
+        under_way.append(name)
+        try:
+            return function(*arguments, **options)
+        finally:
+            under_way.pop()
 
     return saying

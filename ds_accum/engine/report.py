@@ -61,7 +61,8 @@ class StepReport:
     """Mean loss over all counted tokens of the global batch, before the update; None where no token counts."""
 
     grad_norm: float | None
-    """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow."""
+    """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow. With Muon on
+    ZeRO it is that of the update which Muon has made of the gradient by then: what DeepSpeed measures and clips."""
 
     clip_coefficient: float | None
     """What clipping multiplied the gradient by, min(1, gradient_clipping / (grad_norm + 1e-6)); None without it."""

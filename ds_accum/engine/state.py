@@ -76,8 +76,8 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
-    opened_for: int = 1
-    """Accumulation steps when the window was opened."""
+    opened_for: dict[str, int] = field(default_factory=dict)
+    """What the batch was made of when the window was opened."""
 
     reduced: bool = False
     """Whether the window's last backward has been, with its reduction."""
@@ -90,6 +90,9 @@ class EngineState:
 
     reducing: bool = False
     """Whether DeepSpeed reduces gradients now; some releases zero what they have reduced, by `optimizer.zero_grad`."""
+
+    clipping_by_hand: bool = False
+    """Whether one of torch's clipping functions is under way on the engine's parameters."""
 
     in_step: bool = False
     """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
@@ -120,4 +123,3 @@ class EngineState:
         self.fingerprint = self.bare_seed = None
         self.scaled = self.reduced = False
         self.unsynchronized = 0
-        self.misuses.clear()

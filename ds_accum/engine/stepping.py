@@ -16,8 +16,8 @@ from ds_accum.engine.constant import constant_after
 from ds_accum.engine.guards.evenness import check_evenness
 from ds_accum.engine.guards.order import check_order, takes_norm
 from ds_accum.engine.guards.replicas import check_replicas
-from ds_accum.engine.guards.resizing import check_size
 from ds_accum.engine.guards.scaling import check_loss_scale
+from ds_accum.engine.guards.zeroing import check_gradients_are_left
 from ds_accum.engine.opening import expected_micro_batches
 from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
@@ -86,7 +86,8 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     totals = totals_of(engine)
     check_evenness(engine, totals)
     check_loss_scale(engine)
-    check_size(engine)
+    check_gradients_are_left(engine)
+    check_replicas(engine)
     _check_declared(engine, totals)
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
@@ -107,10 +108,10 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
     # Read by DeepSpeed before a carrier could put it right.
     engine._global_grad_norm = private.norm_after_step(engine, overflow=overflow)
-    state.report = _report(engine, totals, reason, learning_rate)
     if reason is None:
         check_order(engine)
-        check_replicas(engine)
+    state.report = _report(engine, totals, reason, learning_rate)
+    state.misuses.clear()
     publish(engine, state.report)
     state.next_constant = (
         constant_after(
@@ -164,7 +165,6 @@ def flush(engine: TokenWeightedEngine) -> bool:
     check_evenness(engine, totals)
     if state.coalescing is None and private.manages_accumulation(engine):
         private.require_window_can_be_finished(engine)
-    accumulation_steps = engine.gradient_accumulation_steps()
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
@@ -175,8 +175,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
         engine.step()
     finally:
         engine._is_gradient_accumulation_boundary = boundary
-    # DeepSpeed finds its boundaries by this number: the next window starts at one.
-    engine.micro_steps = -(-engine.micro_steps // accumulation_steps) * accumulation_steps
+    private.begin_at_a_boundary(engine)
     return True
 
 

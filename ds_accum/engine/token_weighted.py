@@ -26,7 +26,7 @@ from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
 from ds_accum.engine.guards.leaving import warn_if_left_open
-from ds_accum.engine.guards.resizing import check_resizing
+from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
 from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.updating import check_update
@@ -146,6 +146,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
         micro-batches.
         """
+        check_size(self)
         with self._watched("flush"):
             return stepping.flush(self)
 
@@ -158,6 +159,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
+        check_size(self)
         check_boundary_is_met(self)
         with self._watched("step"):
             return self._step(*arguments, **options)
@@ -188,14 +190,18 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super().zero_grad()
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """As DeepSpeed's; a misuse inside a window."""
+        """As DeepSpeed's; a misuse inside a window. The next window is whole, whatever the sizes before and after."""
         check_resizing(self, "set_train_batch_size")
         super().set_train_batch_size(train_batch_size)
+        if not self._accumulation.window.is_open:
+            private.begin_at_a_boundary(self)
+        note_size(self)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
         """As DeepSpeed's; a misuse inside a window."""
         check_resizing(self, "set_train_micro_batch_size")
         super().set_train_micro_batch_size(micro_batch_size)
+        note_size(self)
 
     def destroy(self) -> None:
         """As DeepSpeed's; warns about micro-batches that were never applied."""
@@ -283,6 +289,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending = state.pending.only()
         if num_tokens is not None:
             count = as_count(num_tokens, state.device)
+            state.pending.check(num_tokens)
         elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
             # A mean of means needs no counts; without them the report has none.
             count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
@@ -334,19 +341,22 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
 
     def _check_before_backward(self) -> None:
+        check_size(self)
         check_backward_is_before_the_boundary(self)
         check_loss_scale(self)
         check_gradients(self, "the next backward")
 
     def _on_event(self, event: Event, call: str) -> None:
-        """Before the optimizer takes a norm, updates, or sets gradients to zero, whoever asks it to."""
+        """Before the optimizer steps, takes a norm, updates, or sets gradients to zero, whoever asks it to."""
         if event == "zero":
             if self._accumulation.reducing:
                 return  # DeepSpeed's own, of what it has reduced
             check_zeroing(self, call)
-        elif event == "update":
+        elif event == "step":
             check_update(self)
-        if self._accumulation.in_step:
+            return
+        # A norm outside the step is one of a gradient that is not complete.
+        if self._accumulation.in_step or event == "norm":
             self._accumulation.events.add(event)
 
     def _watched(self, call: str) -> AbstractContextManager[None]:

@@ -60,7 +60,8 @@ def check_boundary_is_met(engine: TokenWeightedEngine) -> None:
         report_misuse(
             engine,
             StepInsideNoSyncError(
-                f"engine.step() was called inside no_sync {where_in_window(engine)}, where nothing is reduced",
+                f"engine.step() was called inside no_sync {where_in_window(engine)}, where nothing is reduced: each "
+                "rank would be updated with its own gradients",
                 remedy="leave no_sync before the window's last backward, and step after it",
             ),
         )

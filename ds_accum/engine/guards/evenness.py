@@ -36,7 +36,8 @@ def check_evenness(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
         engine,
         UnevenMicroBatchesError(
             f"ranks have different numbers of micro-batches in step {engine.global_steps + 1}: {fewest} on rank "
-            f"{numbers.index(fewest)}, {most} on rank {numbers.index(most)}",
+            f"{numbers.index(fewest)}, {most} on rank {numbers.index(most)}: where a backward communicates, those "
+            "with more would wait for ever",
             remedy="give every rank as many; a micro-batch without a counted token (all labels ignored) weighs nothing",
         ),
     )

@@ -2,8 +2,8 @@
 
 Each rank notes, in one attribute, which call of the engine it is in. A thread writes that to the job's store once a
 second and looks how long this rank has been in the same call: after `timeout_s` it says where every rank is, shows
-where the main thread stands, and ends the process. Time outside the engine (evaluation, data, saving) never counts. When a
-collective fails because a rank has died, the same notes say which one it was.
+where the main thread stands, and ends the process. Time outside the engine (evaluation, data, saving) never counts.
+When a collective fails because a rank has died, the same notes say which one it was.
 """
 
 from __future__ import annotations
