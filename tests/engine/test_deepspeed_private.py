@@ -12,6 +12,8 @@ import pytest
 from ds_accum.engine import private_names
 from ds_accum.engine.private_names import NEWEST, OLDEST, PRIVATE_NAMES, PrivateName, is_there, missing_names
 
+pytestmark = pytest.mark.core
+
 # What holds DeepSpeed's objects in the engine's code: attributes of these belong to DeepSpeed.
 ENGINES, OPTIMIZERS = {"engine"}, {"optimizer", "_optimizer", "basic", "holder"}
 
