@@ -19,9 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from ds_accum.config.block import Counting
+from ds_accum.engine.first_loss import check_first_loss, logits_in
 from ds_accum.errors import CountError
 
-__all__ = ["PendingCount", "PendingCounts", "TokenCounter", "UserCounter", "as_count", "model_shifts_labels"]
+__all__ = [
+    "PendingCount",
+    "PendingCounts",
+    "TokenCounter",
+    "UserCounter",
+    "as_count",
+    "denominator_of",
+    "model_shifts_labels",
+]
 
 UserCounter = Callable[..., "int | Tensor"]
 """What `initialize(token_counter=...)` takes: called like the model, returns the counted tokens of the micro-batch."""
@@ -78,6 +87,37 @@ class TokenCounter:
         if denominator is not None:
             pending.denominator = as_count(denominator, self._device)
         return pending
+
+    def check_against(
+        self, pending: PendingCount, output: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any], *, reduction: str
+    ) -> None:
+        """Compares a count with the loss that it is for, as far as the model's output allows. Reads from the device.
+
+        Raises CountError for settings that the loss contradicts, and for more tokens than `num_items_in_batch`.
+        """
+        if pending.num_tokens is None or pending.loss is None or self._user_counter is not None:
+            return
+        if pending.denominator is not None:
+            counted, told = float(pending.num_tokens), float(pending.denominator)
+            if counted > told:
+                raise CountError(
+                    f"{counted:.0f} tokens of the first micro-batch count, but the model was given "
+                    f"num_items_in_batch = {told:.0f} for the whole step",
+                    remedy="count what the model counts: ds_accum.counting, or a token_counter",
+                )
+            return
+        arguments = self._arguments(inputs, kwargs)
+        labels, logits = _value_at(arguments, self._counting.labels), logits_in(output)
+        by_labels = self._counting.loss_mask is None and arguments.get("shift_labels") is None
+        if by_labels and self._shift is not None and isinstance(labels, Tensor) and logits is not None:
+            check_first_loss(
+                pending.loss,
+                logits,
+                labels,
+                shift=self._shift,
+                reduction=reduction,
+                ignore_index=self._counting.ignore_index,
+            )
 
     def _counted(self, inputs: Sequence[Any], kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> PendingCount:
         if self._user_counter is not None:
@@ -225,6 +265,33 @@ _UNSHIFTED = (
 )
 # These ignore other labels than ignore_index, or predict several tokens from each position.
 _COUNTED_OTHERWISE = ("Musicgen", "ProphetNet", "XLMProphetNet")
+
+
+def denominator_of(
+    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
+) -> Tensor:
+    """What the sum of token losses was divided by to give the loss: a float64 scalar on the device.
+
+    `divided_already`: the caller says that the loss is divided by what the whole step holds (`scale_wrt_gas=False`).
+    Raises CountError where that can't be told.
+    """
+    if is_sum:
+        return torch.ones_like(count)
+    if pending is not None and pending.denominator is not None:
+        if loss is pending.loss:
+            return pending.denominator
+        raise CountError(
+            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
+            "by is not known",
+            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
+        )
+    if divided_already:
+        raise CountError(
+            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
+            "micro-batch is expected",
+            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
+        )
+    return count
 
 
 def model_shifts_labels(module: nn.Module) -> bool | None:

@@ -62,8 +62,8 @@ def check_first_loss(
         return
     (actual_shift, actual_reduction) = matching[0]
     raise CountError(
-        f"the first loss, {given:.4f}, is the {_description(actual_shift, actual_reduction)}, but the settings say that "
-        f"it is the {_description(shift, reduction)}, which would be {declared:.4f}",
+        f"the first loss, {given:.4f}, is the {_description(actual_shift, actual_reduction)}, but the settings say "
+        f"that it is the {_description(shift, reduction)}, which would be {declared:.4f}",
         remedy=f'set "loss_reduction": "{actual_reduction}" and "counting": {{"shift": {str(actual_shift).lower()}}} '
         "in the ds_accum block",
     )

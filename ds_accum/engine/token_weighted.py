@@ -21,7 +21,7 @@ from torch import Tensor
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
-from ds_accum.engine.counting import PendingCount, as_count
+from ds_accum.engine.counting import as_count, denominator_of
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
@@ -74,6 +74,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending.loss = loss_in(output)
         if pending.loss is not None:
             on_gradient(pending.loss, self._seed_bare_backward)
+        if not state.checked:
+            state.checked = True
+            state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
         state.pending.add(pending)
         return output
 
@@ -297,7 +300,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             pending = state.pending.take()
             assert pending.num_tokens is not None
             count = pending.num_tokens
-        denominator = _denominator(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
+        denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
         if not state.window.is_open:
             opening.open_window(self, count)
         state.pending.clear()
@@ -375,26 +378,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
-
-
-def _denominator(
-    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
-) -> Tensor:
-    """What the sum of token losses was divided by to give the loss."""
-    if is_sum:
-        return torch.ones_like(count)
-    if pending is not None and pending.denominator is not None:
-        if loss is pending.loss:
-            return pending.denominator
-        raise CountError(
-            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
-            "by is not known",
-            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
-        )
-    if divided_already:
-        raise CountError(
-            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
-            "micro-batch is expected",
-            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
-        )
-    return count
