@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ds_accum.engine import deepspeed_private as private
+
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["take_engine_state", "with_engine_state"]
+__all__ = ["give_up_window", "take_engine_state", "with_engine_state"]
 
 _KEY = "ds_accum"
 
@@ -18,13 +20,28 @@ def with_engine_state(engine: TokenWeightedEngine, client_state: Mapping[str, An
     return {**(client_state or {}), _KEY: {"next_constant": engine._accumulation.next_constant}}
 
 
-def take_engine_state(engine: TokenWeightedEngine, client_state: Any) -> Any:
-    """Takes our part out of what was loaded, and begins a new window; a checkpoint of stock DeepSpeed has none."""
+def give_up_window(engine: TokenWeightedEngine) -> None:
+    """Drops the gradients of a window that is open, and begins a new one. Every rank has to call it.
+
+    DeepSpeed keeps them, and its place between two boundaries, when a checkpoint is loaded.
+    """
     state = engine._accumulation
     if state.coalescing is not None:
         state.coalescing.close()
         state.coalescing = None
+    is_open = state.window.is_open or state.failure is not None
     state.start_window()
+    if is_open:
+        with state.carrier.skipping():
+            engine.optimizer.step()
+        private.set_gradients_to_zero(engine)
+        private.go_to_boundary(engine)
+        state.start_window()
+
+
+def take_engine_state(engine: TokenWeightedEngine, client_state: Any) -> Any:
+    """Takes our part out of what was loaded; a checkpoint of stock DeepSpeed has none."""
+    state = engine._accumulation
     state.next_constant = None
     if isinstance(client_state, dict):
         ours = client_state.pop(_KEY, None)

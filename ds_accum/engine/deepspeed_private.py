@@ -179,6 +179,20 @@ def finish_reduction(engine: Any) -> None:
         engine.allreduce_gradients()
 
 
+def go_to_boundary(engine: Any) -> None:
+    """Has the next micro-batch be the first of a window: DeepSpeed finds boundaries by the number of micro-batches."""
+    accumulation_steps = engine.gradient_accumulation_steps()
+    engine.micro_steps = -(-engine.micro_steps // accumulation_steps) * accumulation_steps
+
+
+def set_gradients_to_zero(engine: Any) -> None:
+    """As `_take_model_step` does it after a step."""
+    if kind_of(engine.optimizer) == "torch":
+        engine.zero_grad()
+    else:
+        engine.optimizer.zero_grad()
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 

@@ -154,7 +154,6 @@ def flush(engine: TokenWeightedEngine) -> bool:
                 f"{max(numbers)} on rank {numbers.index(max(numbers))}",
                 remedy="give every rank as many, padded with micro-batches without a counted token",
             )
-    accumulation_steps = engine.gradient_accumulation_steps()
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
@@ -165,8 +164,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
         engine.step()
     finally:
         engine._is_gradient_accumulation_boundary = boundary
-    # DeepSpeed finds its boundaries by this number: the next window starts at one.
-    engine.micro_steps = -(-engine.micro_steps // accumulation_steps) * accumulation_steps
+    private.go_to_boundary(engine)
     return True
 
 
