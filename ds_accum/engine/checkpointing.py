@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
@@ -24,8 +25,16 @@ def give_up_window(engine: TokenWeightedEngine) -> None:
     """Drops the gradients of a window that is open, and begins a new one. Every rank has to call it.
 
     DeepSpeed keeps them, and its place between two boundaries, when a checkpoint is loaded.
+
+    Raises AccumulationError after a backward that failed under ZeRO-2 and 3.
     """
     state = engine._accumulation
+    if state.failure is not None and engine.zero_optimization_partition_gradients():
+        raise AccumulationError(
+            f"a backward ended with {type(state.failure).__name__}, and ZeRO-{engine.zero_optimization_stage()} has no "
+            "way back from the reductions that it had begun",
+            remedy="load the checkpoint in a new process",
+        ) from state.failure
     if state.coalescing is not None:
         state.coalescing.close()
         state.coalescing = None

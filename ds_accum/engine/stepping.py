@@ -74,7 +74,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     if state.failure is not None:
         raise AccumulationError(
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
-            remedy="load the last checkpoint, which begins a new window",
+            remedy="start again from the last checkpoint",
         ) from state.failure
     totals, factor = totals_of(engine), late_factor(engine)
     _check_declared(engine, totals)

@@ -12,6 +12,18 @@ from torch import Tensor, nn
 Arguments = dict[str, Any]
 
 
+class _FailingBackward(torch.autograd.Function):
+    """The identity, whose backward fails."""
+
+    @staticmethod
+    def forward(_: Any, inputs: Tensor) -> Tensor:
+        return inputs.clone()
+
+    @staticmethod
+    def backward(*_: Any) -> Tensor:
+        raise ArithmeticError("this backward fails")
+
+
 class Regression(nn.Module):
     """`forward(inputs[N, 8], labels[N])` is the mean squared output where labels are not -100."""
 
@@ -20,9 +32,12 @@ class Regression(nn.Module):
         torch.manual_seed(0)
         self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 1)
 
-    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        outputs = self.last(torch.tanh(self.first(inputs.to(self.first.weight.dtype))))
-        losses = outputs.flatten().float().square()
+    def forward(self, inputs: Tensor, labels: Tensor, *, fails: bool = False) -> Tensor:
+        hidden = torch.tanh(self.first(inputs.to(self.first.weight.dtype)))
+        if fails:
+            # When the last layer has its gradient, and the first has none.
+            hidden = _FailingBackward.apply(hidden)
+        losses = self.last(hidden).flatten().float().square()
         return losses[labels != -100].mean()
 
 
@@ -93,3 +108,25 @@ def from_stock(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
         "goes on": ours.last_step.applied and trained_on != trained,
         "back": list(parameters(back).tolist()) == trained_on,
     }
+
+
+def after_a_failure(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """A backward that fails half-way, a step after it, and a checkpoint that is loaded then: beside a run without a failure."""
+    whole = _train(_engine(arguments), range(3), rank)
+    engine = _engine(arguments)
+    _train(engine, range(2), rank)
+    engine.save_checkpoint(str(folder / "saved"))
+    engine.backward(engine(**_micro_batch(2, 0, rank)))
+    engine.step()
+    raised = []
+    loss = engine(**_micro_batch(2, 1, rank), fails=True)
+    for call in (lambda: engine.backward(loss), engine.step):
+        try:
+            call()
+        except Exception as error:
+            raised.append(f"{type(error).__name__}: {error}")
+    try:
+        engine.load_checkpoint(str(folder / "saved"))
+    except RuntimeError as error:
+        return {"raised": raised, "loading": f"{type(error).__name__}: {error}"}
+    return {"raised": raised, "same": _train(engine, range(2, 3), rank) == whole, "steps": engine.global_steps}

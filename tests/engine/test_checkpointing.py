@@ -28,6 +28,10 @@ def answers() -> Mapping[str, Answer]:
         for name, settings in _SETTINGS.items()
     ]
     jobs += [
+        Job(name=f"failure, {name}", function="resuming:after_a_failure", arguments={"settings": settings})
+        for name, settings in _SETTINGS.items()
+    ]
+    jobs += [
         Job(name=f"from_stock, ZeRO-{stage}", function="resuming:from_stock", arguments={"settings": {"stage": stage}})
         for stage in STAGES
     ]
@@ -63,3 +67,31 @@ def test_checkpoints_go_from_stock_deepspeed_to_ours_and_back(stage: int, answer
     answer.value()
     for found in answer.values:
         assert found == {"loaded": True, "constant": None, "goes on": True, "back": True}
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_after_a_backward_that_failed_no_step_is_taken(name: str, answers: Mapping[str, Answer]) -> None:
+    answer = answers[f"failure, {name}"]
+    answer.value()
+    for found in answer.values:
+        failed, refused = found["raised"]
+        assert failed == "ArithmeticError: this backward fails"
+        assert refused.startswith("AccumulationError: a backward of this window ended with ArithmeticError")
+        assert "start again from the last checkpoint" in refused
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_after_a_backward_that_failed_a_checkpoint_goes_on_or_asks_for_a_new_process(
+    name: str, answers: Mapping[str, Answer]
+) -> None:
+    answer = answers[f"failure, {name}"]
+    answer.value()
+    stage = _SETTINGS[name]["stage"]
+    for found in answer.values:
+        if stage < 2:
+            assert found["same"] and found["steps"] == 3
+        else:
+            assert found["loading"].startswith(
+                f"AccumulationError: a backward ended with ArithmeticError, and ZeRO-{stage}"
+            )
+            assert "load the checkpoint in a new process" in found["loading"]
