@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from tiny import MeanOfValues, batch, config_of, moved, sgd, train
+from tiny import MeanOfValues, batch, config_of, moved, sgd, start, train
 from torch import nn
 
 Arguments = dict[str, Any]
@@ -76,6 +76,20 @@ def everything_of_the_client(arguments: Arguments, rank: int, folder: Path) -> d
         moves.append(moved(engine) - before)
         rates.append(scheduler.get_last_lr()[0])
     return {"moves": moves, "rates": rates, "same optimizer": optimizer is engine.optimizer}
+
+
+def hybrid(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """DeepSpeed's engine for reinforcement learning: its class, and a window with the values 1, 2, 3 and 6."""
+    from deepspeed.runtime.hybrid_engine import DeepSpeedHybridEngine
+
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+    settings = {"stage": arguments["stage"], "hybrid_engine": {"enabled": True, "max_out_tokens": 16}}
+    engine = start("ours", accumulation=2, **settings)
+    train(engine, [1.0, 2.0, 3.0])
+    train(engine, [6.0])
+    both = isinstance(engine, DeepSpeedHybridEngine) and isinstance(engine, TokenWeightedEngine)
+    return {"class": type(engine).__name__, "both": both, "moved": moved(engine)}
 
 
 def disabled(arguments: Arguments, rank: int, folder: Path) -> dict[str, str]:

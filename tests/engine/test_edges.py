@@ -7,6 +7,7 @@ With a term of the micro-batch beside the mean over its tokens, the step is the 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ STAGES = (0, 1, 2, 3)
 PRECISIONS = ("fp32", "bf16")
 OFFLOADED = {"zero": {"offload_optimizer": {"device": "cpu"}}}
 BACKENDS = ("eager", "aot_eager")
+COMPILER = shutil.which("c++") or shutil.which("g++")
+COMPILED = (3,)
+"""Stages at which inductor compiles as well, which takes its time."""
 _RECOMPUTED: dict[str, dict[str, Any]] = {
     "plain": {},
     "reentrant": {"recomputed": True},
@@ -41,13 +45,18 @@ def answers() -> Answers:
     jobs = []
 
     def add(name: str, function: str, settings: Mapping[str, Any], **more: Any) -> None:
-        jobs.append(Job(name=name, function=f"edges:{function}", arguments={"settings": settings, **more}))
+        # A compiler that has much else to do is slow.
+        timeout = 240.0 if more.get("compiled") == "inductor" else 60.0
+        arguments = {"settings": settings, **more}
+        jobs.append(Job(name=name, function=f"edges:{function}", arguments=arguments, timeout=timeout))
 
     for stage in STAGES:
         for function in _SIMPLE:
             add(f"{function}, ZeRO-{stage}", function, {"stage": stage})
         for how, arguments in _RECOMPUTED.items():
             add(f"{how}, ZeRO-{stage}", "layers", {"stage": stage}, **arguments)
+        if COMPILER is not None and stage in COMPILED:
+            add(f"compiled by inductor, ZeRO-{stage}", "layers", {"stage": stage}, compiled="inductor")
         add(f"half, ZeRO-{stage}", "half_precision", {"stage": stage, "dtype": "bf16"})
     for stage in (0, 1, 2):
         add(f"auxiliary, ZeRO-{stage}", "auxiliary_loss", {"stage": stage})
@@ -191,6 +200,14 @@ def test_a_model_that_is_recomputed_or_compiled_takes_the_same_steps(stage: int,
     for found in _each(answers, f"{how}, ZeRO-{stage}"):
         assert found["parameters"] == pytest.approx(plain, rel=1e-5, abs=1e-6)
         assert found["compiled"] == how.startswith("compiled")
+
+
+@pytest.mark.skipif(COMPILER is None, reason="inductor needs a C++ compiler")
+@pytest.mark.parametrize("stage", COMPILED)
+def test_a_model_that_inductor_compiles_takes_the_same_steps(stage: int, answers: Answers) -> None:
+    plain = answers["plain, ZeRO-0"].value()["parameters"]
+    for found in _each(answers, f"compiled by inductor, ZeRO-{stage}"):
+        assert found["parameters"] == pytest.approx(plain, rel=1e-5, abs=1e-6) and found["compiled"]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------

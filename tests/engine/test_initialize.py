@@ -71,6 +71,9 @@ def answers() -> Answers:
         Job(name=what, function="starting:refused_after_building", arguments={"what": what, "settings": settings})
         for what, (_, settings) in _AFTER_BUILDING.items()
     ]
+    jobs += [
+        Job(name=f"hybrid, ZeRO-{stage}", function="starting:hybrid", arguments={"stage": stage}) for stage in (0, 2, 3)
+    ]
     return launch(jobs)
 
 
@@ -97,6 +100,13 @@ def test_the_switch_in_the_environment_gives_back_the_stock_engine(answers: Answ
         "0": "TokenWeightedEngine",
         "": "TokenWeightedEngine",
     }
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_a_hybrid_engine_stays_one_and_is_weighed_by_tokens(stage: int, answers: Answers) -> None:
+    answers[f"hybrid, ZeRO-{stage}"].value()
+    for found in answers[f"hybrid, ZeRO-{stage}"].values:
+        assert found == {"class": "TokenWeightedDeepSpeedHybridEngine", "both": True, "moved": pytest.approx(3.0)}
 
 
 @pytest.mark.parametrize("what", _AFTER_BUILDING)
