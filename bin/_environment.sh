@@ -164,8 +164,9 @@ must_be_made_again() { # says why
   fi
 }
 
-ensure_environment() { # profile: lint (no torch) or full
+ensure_environment() { # profile: lint (no torch), engine (what trains) or full (every tool of the tests, too)
   local parts='package'
+  [ "$1" != engine ] || parts='package torch deepspeed'
   [ "$1" != full ] || parts='package torch deepspeed tools operators'
   section "environment: $environment"
   if [ -n "${DS_ACCUM_PYTHON:-}" ] && ! is_usable_python "$DS_ACCUM_PYTHON"; then
@@ -192,12 +193,14 @@ ensure_environment() { # profile: lint (no torch) or full
     step "an empty environment, from Python $("$python" -c 'import sys; print(sys.version.split()[0])')" create_virtual_environment
   fi
   register_use
-  if [ "$1" = full ]; then
+  if [ "$1" != lint ]; then
     # torch comes first: left to the others' requirements, pip would take whichever build is the newest.
     # Unquoted on purpose: the variable may hold further arguments of pip.
     # shellcheck disable=SC2086
     part torch "$DS_ACCUM_TORCH" pip_install $DS_ACCUM_TORCH
-    part deepspeed "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED"
+    part deepspeed "$DS_ACCUM_DEEPSPEED" pip_install "$DS_ACCUM_DEEPSPEED" ninja
+  fi
+  if [ "$1" = full ]; then
     part tools "ds-accum with its development tools" pip_install --editable '.[dev,huggingface]'
     stamp_of package >"$state/package"
     part operators "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators

@@ -8,7 +8,8 @@
     ├── AccumulationError (RuntimeError)  a training loop that would get another gradient than it asks for
     │   ├── CountError                how many tokens a loss stands for is unknown, or can't be
     │   ├── EmptyWindowError          no rank has a counted token in a whole accumulation window
-    │   └── NonFiniteLossError        a loss of the window is infinite or not a number
+    │   ├── NonFiniteLossError        a loss of the window is infinite or not a number
+    │   └── MisuseError               the loop breaks the accumulation window; a subclass for each way, in engine/guards
     └── FixError                      a fix of ours that is wrong, found out before anything was written
 
 The message is one sentence of fact with its numbers, in lower case, without a full stop; `remedy` says what to do.
@@ -35,6 +36,7 @@ __all__ = [
     "EmptyWindowError",
     "FixError",
     "LayoutError",
+    "MisuseError",
     "NonFiniteLossError",
     "UsageError",
 ]
@@ -122,6 +124,13 @@ class EmptyWindowError(AccumulationError):
 
 class NonFiniteLossError(AccumulationError):
     """A loss of the window is infinite or not a number, and the config asks to be told."""
+
+
+class MisuseError(AccumulationError):
+    """The training loop breaks the accumulation window. `ds_accum.on_misuse` says whether this is raised.
+
+    The subclasses are in `ds_accum.engine.guards`, one beside each guard.
+    """
 
 
 class FixError(DSAccumError):

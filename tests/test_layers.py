@@ -23,6 +23,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "lsp": frozenset({"errors", "batch", "config", "lint"}),
     "plan": frozenset({"errors", "batch"}),
     "engine": frozenset({"errors", "batch", "config"}),
+    # Reads the step log that the engine writes, by its keys: on a machine without torch, in any release.
+    "steps": frozenset({"errors"}),
     "compare": frozenset({"errors", "batch", "config", "lint", "plan"}),
     "cli": ANYTHING,
     "__main__": frozenset({"cli"}),
@@ -46,6 +48,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "lsp": frozenset({"pygls", "lsprotocol"}),
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),
+    "steps": frozenset(),
     "compare": frozenset({"matplotlib"}),
     "cli": frozenset({"click"}),
     "__main__": frozenset(),

@@ -1,6 +1,6 @@
 """The README's commands print what the README says, and its Python runs.
 
-`python tests/test_readme.py` writes the real output into the README.
+`PYTHONPATH=. python tests/test_readme.py` writes the real output into the README.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.steps.example_run import example_run, write_log
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -30,6 +32,7 @@ def written_files(folder: Path) -> None:
         path = folder / match["name"]
         path.parent.mkdir(exist_ok=True)
         path.write_text(match["text"], encoding="utf-8")
+    write_log(folder / "steps.jsonl", example_run())
 
 
 def output_of(arguments: str, folder: Path, lines: str | None) -> str:
@@ -37,9 +40,9 @@ def output_of(arguments: str, folder: Path, lines: str | None) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "ds_accum", *shlex.split(arguments)],
         cwd=folder,
-        env={"PYTHONPATH": str(README.parent), "PATH": "", "COLUMNS": "80"},
+        env={"PYTHONPATH": str(README.parent), "PATH": "", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
     )
     assert done.returncode in (0, 1), done.stderr
@@ -143,7 +146,7 @@ def test_the_two_commands_of_the_readme_exist_and_explain_themselves(repository:
 
 def test_every_folder_that_the_map_names_is_there(repository: Path) -> None:
     package = ("errors.py", "batch", "config", "config/versions", "config/support.py", "config/block.py", "lint")
-    for name in (*package, "config/starter.py", "lint/rules/pages", "lint/reporters", "lsp", "cli"):
+    for name in (*package, "config/starter.py", "lint/rules/pages", "lint/reporters", "lsp", "steps", "cli"):
         assert (repository / "ds_accum" / name).exists(), name
 
 

@@ -36,6 +36,7 @@ SUBCOMMANDS = {
     "lsp": "Run the language server, for editors.",
     "rule": "Explain what a finding means, with examples.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
+    "steps": "Summarize and plot the step log of a run.",
 }
 
 FAILED = 2

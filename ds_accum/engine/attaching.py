@@ -16,6 +16,10 @@ from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.banner import announce
 from ds_accum.engine.carriers import carrier_of
 from ds_accum.engine.counting import TokenCounter, UserCounter
+from ds_accum.engine.events import EventLog
+from ds_accum.engine.guards.clipping import watch_clipping
+from ds_accum.engine.guards.hanging import watch_hangs
+from ds_accum.engine.guards.leaving import watch_exit
 from ds_accum.engine.refusals import refuse_unsupported
 from ds_accum.engine.state import EngineState
 from ds_accum.engine.step_log import StepLog
@@ -36,6 +40,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
     device = torch.device(engine.device)
     by_token = settings.normalization == "token"
     carrier = carrier_of(engine.optimizer)
+    trainable = [item for item in engine.module.named_parameters() if item[1].requires_grad]
     state = EngineState(
         settings=settings,
         counter=TokenCounter(settings.counting, engine.module, device, token_counter),
@@ -44,13 +49,20 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
         divisor=private.divisor_of(engine),
         device=device,
         needs_look_ahead=by_token and private.uses_muon(engine.optimizer),
+        events=EventLog(private.updates_a_step(engine.optimizer)),
         log=StepLog(settings.log) if settings.log is not None and engine.global_rank == 0 else None,
         window=AccumulationWindow(device=device, by_token=by_token),
+        parameters=[parameter for _, parameter in trainable],
+        parameter_names=[name for name, _ in trainable],
+        keeps_no_gradients=private.keeps_no_gradients(engine),
     )
     private.undo_the_step_of_initialization(engine.optimizer)
-    private.note_events(engine, state.events)
     engine.__dict__["_accumulation"] = state
     engine.__class__ = _token_weighted(type(engine))
+    private.watch_events(engine, engine._on_event)
+    watch_clipping(engine)
+    watch_exit(engine)
+    state.watchdog = watch_hangs(engine)
     announce(engine)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,22 +19,18 @@ def banner(engine: TokenWeightedEngine) -> str:
     settings = state.settings
     if settings.normalization == "token":
         counted, loss = state.counter.source, settings.loss_reduction
-        what = f"mean over all counted tokens, from {counted} and a loss that is their {loss}"
+        what = f"each step is the mean over all counted tokens ({counted}; losses are their {loss})"
     else:
-        what = "mean of the micro-batches' means"
-    unchecked = []
+        what = "each step is the mean of the micro-batches' means"
+    notes = [f"weight carried by the {state.carrier.name}"]
+    if state.needs_look_ahead:
+        notes.append("begin_window needed, for Muon")
     if engine.gradient_clipping() <= 0 and state.carrier.at_reduction and settings.report_norm != "always":
-        unchecked.append("gradients that are not finite (no norm is taken)")
-    return (
-        f"ds-accum {__version__}: ZeRO {engine.zero_optimization_stage()}, {what}; "
-        f"weight carried by the {state.carrier.name}; "
-        + ("look-ahead required; " if state.needs_look_ahead else "")
-        + f"not checked: {', '.join(unchecked) or 'nothing known'}"
-    )
+        notes.append("not checked: gradients that are not finite, as no norm is taken")
+    return f"ds-accum {__version__} on ZeRO {int(engine.zero_optimization_stage())}: {what}; {'; '.join(notes)}"
 
 
 def announce(engine: TokenWeightedEngine) -> None:
-    """Logs the banner on rank 0, through DeepSpeed's logger, after its own lines."""
-    from deepspeed.utils import log_dist
-
-    log_dist(banner(engine), ranks=[0])
+    """Writes the banner to stderr on rank 0, whatever level DeepSpeed logs at."""
+    if engine.global_rank == 0:
+        sys.stderr.write(banner(engine) + "\n")

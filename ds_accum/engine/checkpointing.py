@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.stepping import inside_step
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ def give_up_window(engine: TokenWeightedEngine) -> None:
     is_open = state.window.is_open or state.failure is not None
     state.start_window()
     if is_open:
-        with state.carrier.skipping():
+        with inside_step(state), state.carrier.skipping():
             engine.optimizer.step()
-        private.set_gradients_to_zero(engine)
-        private.go_to_boundary(engine)
+            private.set_gradients_to_zero(engine)
+            private.drop_what_is_left(engine.optimizer)
+        private.begin_at_a_boundary(engine)
         state.start_window()
 
 

@@ -13,10 +13,9 @@ import math
 from typing import Any
 
 import torch
-from deepspeed import comm
 from torch import Tensor
 
-from ds_accum.engine.totals import WindowTotals
+from ds_accum.engine.totals import WindowTotals, gather
 
 __all__ = ["Agreement", "constant_after", "constant_near", "power_of_two_near"]
 
@@ -51,8 +50,8 @@ class Agreement:
     """
 
     def __init__(self, num_tokens: Tensor, group: Any) -> None:
-        self._counts = num_tokens.new_empty(comm.get_world_size(group))
-        self._work = comm.all_gather_into_tensor(self._counts, num_tokens.reshape(1), group=group, async_op=True)
+        counts, self._work = gather(num_tokens.reshape(1), group)
+        self._counts = counts.view(-1)
 
     def constant(self, *, micro_batches: float) -> Tensor:
         """D for windows of so many micro-batches, as in `constant_after`: a float64 scalar on the device."""

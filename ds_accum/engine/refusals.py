@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ds_accum.config.block import DSAccumBlock
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.private_names import missing_names
 from ds_accum.errors import ConfigError
 
 __all__ = ["refuse_unsupported"]
@@ -33,7 +34,7 @@ def refuse_unsupported(engine: Any, settings: DSAccumBlock) -> None:
 
 _REFUSALS: tuple[_Refusal, ...] = (
     _Refusal(
-        lambda *_: bool(private.missing_names()),
+        lambda *_: bool(missing_names()),
         "this DeepSpeed release",
         "parts of it that carry the weight are not where they are in the releases it knows",
         "install a release from 0.18.3 to 0.19.8",

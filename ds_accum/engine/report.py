@@ -8,6 +8,7 @@ It is made of the window's totals, which every rank has gathered, and of what De
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,7 +61,8 @@ class StepReport:
     """Mean loss over all counted tokens of the global batch, before the update; None where no token counts."""
 
     grad_norm: float | None
-    """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow."""
+    """L2 norm of the complete, reduced and unscaled gradient, before clipping; infinite after an overflow. With Muon on
+    ZeRO it is that of the update which Muon has made of the gradient by then: what DeepSpeed measures and clips."""
 
     clip_coefficient: float | None
     """What clipping multiplied the gradient by, min(1, gradient_clipping / (grad_norm + 1e-6)); None without it."""
@@ -79,6 +81,9 @@ class StepReport:
 
     weighting_skew: float | None
     """The largest ratio of the weight that a mean of means gives a token to the right one; 1.0 for equal counts."""
+
+    misuses: Mapping[str, int]
+    """Misuses of the window on this rank, where `on_misuse` lets them pass: name of the exception -> how often."""
 
     events: EventCounts
     """What happened in the window, on this rank."""

@@ -15,6 +15,8 @@ from ds_accum.engine.carriers import Carrier
 from ds_accum.engine.constant import Agreement
 from ds_accum.engine.counting import PendingCounts, TokenCounter
 from ds_accum.engine.events import EventLog
+from ds_accum.engine.guards.editing import Fingerprint
+from ds_accum.engine.guards.hanging import Watchdog
 from ds_accum.engine.losses import HalfPrecision
 from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.step_log import StepLog
@@ -43,6 +45,13 @@ class EngineState:
 
     log: StepLog | None
     window: AccumulationWindow
+    parameters: list[Tensor]
+    """The trainable parameters, in the model's order."""
+
+    parameter_names: list[str]
+    keeps_no_gradients: bool
+    """Whether the parameters' gradients are gone after each backward (ZeRO-2/3, BF16_Optimizer)."""
+
     pending: PendingCounts = field(default_factory=PendingCounts)
     events: EventLog = field(default_factory=EventLog)
     half: HalfPrecision = field(default_factory=HalfPrecision)
@@ -61,11 +70,40 @@ class EngineState:
     coalescing: ExitStack | None = None
     """Closes DeepSpeed's `coalesce_grad_reduction`, which is open from the first micro-batch to the boundary."""
 
+    checked: bool = False
+    """Whether the first count was compared with its loss."""
+
     bare_seed: Tensor | None = None
     """The seed of a `loss.backward()` under way that no call of the engine announced."""
 
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
+
+    opened_for: dict[str, int] = field(default_factory=dict)
+    """What the batch was made of when the window was opened."""
+
+    reduced: bool = False
+    """Whether the window's last backward has been, with its reduction."""
+
+    unsynchronized: int = 0
+    """Backwards of the window inside `no_sync`."""
+
+    fingerprint: Fingerprint | None = None
+    """What the gradients looked like after the last backward."""
+
+    reducing: bool = False
+    """Whether DeepSpeed reduces gradients now; some releases zero what they have reduced, by `optimizer.zero_grad`."""
+
+    clipping_by_hand: bool = False
+    """Whether one of torch's clipping functions is under way on the engine's parameters."""
+
+    in_step: bool = False
+    """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
+
+    misuses: dict[str, int] = field(default_factory=dict)
+    """Misuses since the last report, by the name of their class."""
+
+    watchdog: Watchdog | None = None
 
     skipping: ExitStack | None = None
     """Open while a step is taken: whatever is entered makes the optimizer skip it."""
@@ -85,5 +123,6 @@ class EngineState:
         self.events.clear()
         self.agreement = self.declared = self.gathering = self.totals = None
         self.skip_reason = self.failure = None
-        self.scaled = False
-        self.bare_seed = None
+        self.fingerprint = self.bare_seed = None
+        self.scaled = self.reduced = False
+        self.unsynchronized = 0

@@ -9,9 +9,11 @@ A line is what a StepReport holds, and `clipped_norm`. Numbers that JSON has no 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
+import os
 import warnings
 from pathlib import Path
 from typing import IO, Any
@@ -37,10 +39,15 @@ class StepLog:
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a", encoding="utf-8")
+                if _ends_within_a_line(self._path):
+                    # The job before was killed while it wrote: what it left must not spoil our first line.
+                    self._file.write("\n")
             self._file.write(as_json_line(report) + "\n")
             self._file.flush()
         except OSError as error:
             self._failed = True
+            with contextlib.suppress(OSError):  # closing tries once more to write what could not be written
+                self.close()
             warnings.warn(
                 f"steps are no longer logged: can't write {self._path}: {error.strerror or error}",
                 RuntimeWarning,
@@ -49,9 +56,9 @@ class StepLog:
 
     def close(self) -> None:
         """Closes the file; a later line opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def __enter__(self) -> StepLog:
         return self
@@ -64,6 +71,14 @@ def as_json_line(report: StepReport) -> str:
     """The report as one line of strict JSON."""
     values = {**dataclasses.asdict(report), "clipped_norm": report.clipped_norm}
     return json.dumps({key: _sayable(value) for key, value in values.items()}, allow_nan=False)
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _sayable(value: Any) -> Any:

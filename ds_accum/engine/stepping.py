@@ -13,15 +13,22 @@ from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
+from ds_accum.engine.guards.evenness import check_evenness
+from ds_accum.engine.guards.order import check_order, takes_norm
+from ds_accum.engine.guards.replicas import check_replicas
+from ds_accum.engine.guards.scaling import check_loss_scale
+from ds_accum.engine.guards.zeroing import check_gradients_are_left
 from ds_accum.engine.opening import expected_micro_batches
+from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
+from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering, WindowTotals
 from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["clip_plain_gradients", "flush", "ranks_over_factor", "stop_coalescing", "taking_step"]
+__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "stop_coalescing", "taking_step"]
 
 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
@@ -76,26 +83,36 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
             remedy="start again from the last checkpoint",
         ) from state.failure
-    totals, factor = totals_of(engine), late_factor(engine)
+    totals = totals_of(engine)
+    check_evenness(engine, totals)
+    check_loss_scale(engine)
+    check_gradients_are_left(engine)
+    check_replicas(engine)
     _check_declared(engine, totals)
+    factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
-    with ExitStack() as state.skipping:
+    with ExitStack() as state.skipping, inside_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
+            if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
+                clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
         yield
+        private.drop_what_is_left(engine.optimizer)
         overflow = bool(getattr(engine.optimizer, "overflow", False))
     state.skipping = None
     reason = state.skip_reason
     if reason is None and overflow:
         reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
     # Read by DeepSpeed before a carrier could put it right.
-    engine._global_grad_norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
+    engine._global_grad_norm = private.norm_after_step(engine, overflow=overflow)
+    if reason is None:
+        check_order(engine)
     state.report = _report(engine, totals, reason, learning_rate)
-    if state.log is not None:
-        state.log.write(state.report)
+    state.misuses.clear()
+    publish(engine, state.report)
     state.next_constant = (
         constant_after(
             totals,
@@ -135,7 +152,6 @@ def stop_coalescing(engine: TokenWeightedEngine) -> None:
     state = engine._accumulation
     coalescing, state.coalescing = state.coalescing, None
     if coalescing is not None:
-        state.events.add("reduce")
         coalescing.close()
 
 
@@ -146,14 +162,9 @@ def flush(engine: TokenWeightedEngine) -> bool:
     if not totals.micro_batches:
         state.gathering = state.totals = None
         return False
-    if totals.per_rank is not None:
-        numbers = [rank.micro_batches for rank in totals.per_rank]
-        if len(set(numbers)) > 1:
-            raise AccumulationError(
-                f"ranks have different numbers of micro-batches: {min(numbers)} on rank {numbers.index(min(numbers))}, "
-                f"{max(numbers)} on rank {numbers.index(max(numbers))}",
-                remedy="give every rank as many, padded with micro-batches without a counted token",
-            )
+    check_evenness(engine, totals)
+    if state.coalescing is None and private.manages_accumulation(engine):
+        private.require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
@@ -164,7 +175,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
         engine.step()
     finally:
         engine._is_gradient_accumulation_boundary = boundary
-    private.go_to_boundary(engine)
+    private.begin_at_a_boundary(engine)
     return True
 
 
@@ -197,6 +208,20 @@ def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> N
         )
 
 
+@contextmanager
+def inside_step(state: EngineState) -> Iterator[None]:
+    """Around what the engine itself does with the optimizer: the guards let it pass."""
+    state.in_step = True
+    try:
+        yield
+    finally:
+        state.in_step = False
+
+
+def _clips(engine: TokenWeightedEngine) -> bool:
+    return bool(engine.gradient_clipping() > 0)
+
+
 def _learning_rate(engine: TokenWeightedEngine) -> float | None:
     groups = engine.optimizer.param_groups
     return float(groups[0]["lr"]) if groups and "lr" in groups[0] else None
@@ -227,6 +252,7 @@ def _report(
         applied=reason is None,
         skipped_because=reason,
         weighting_skew=totals.weighting_skew,
+        misuses=dict(state.misuses),
         events=state.events.counts(),
         seconds=time.perf_counter() - state.finished,
     )

@@ -11,7 +11,7 @@ and sees to it that a number is in the right place by then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,7 +21,16 @@ from torch import Tensor
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
-from ds_accum.engine.counting import PendingCount, as_count
+from ds_accum.engine.counting import as_count, denominator_of
+from ds_accum.engine.events import Event
+from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
+from ds_accum.engine.guards.editing import check_gradients, fingerprint
+from ds_accum.engine.guards.leaving import warn_if_left_open
+from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
+from ds_accum.engine.guards.saving import check_checkpointing
+from ds_accum.engine.guards.scaling import check_loss_scale
+from ds_accum.engine.guards.updating import check_update
+from ds_accum.engine.guards.zeroing import check_zeroing
 from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, on_gradient, zero_if_empty
 from ds_accum.engine.overriding import overriding
 from ds_accum.engine.report import StepReport
@@ -52,6 +61,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""
         if not (torch.is_grad_enabled() and self.module.training):
             return super().forward(*inputs, **kwargs)
+        with self._watched("forward"):
+            return self._forward_in_training(inputs, kwargs)
+
+    def _forward_in_training(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self._accumulation
         pending = state.counter.count(inputs, kwargs)
         if pending.num_tokens is not None and state.agreement is None and opening.needs_agreement(self):
@@ -61,6 +74,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending.loss = loss_in(output)
         if pending.loss is not None:
             on_gradient(pending.loss, self._seed_bare_backward)
+        if not state.checked:
+            state.checked = True
+            state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
         state.pending.add(pending)
         return output
 
@@ -83,6 +99,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if not is_scalar_loss(loss):
             stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
             return stock
+        self._check_before_backward()
         seed = self._take_in(loss, num_tokens, divided_already=not scale_wrt_gas)
         full = in_float32(loss, self._accumulation.half)
         self._gather_before_the_last_backward()
@@ -90,7 +107,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
         hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
-            with self._noting_failure():
+            with self._watched("backward"), self._noting_failure():
                 super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
         finally:
             hook.remove()
@@ -104,6 +121,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         private.require_torch_style_backward(self)
         full = in_float32(loss, self._accumulation.half)
         super().scale(full)  # its checks, and its mark that a backward is expected
+        self._check_before_backward()
         seed = self._take_in(loss, num_tokens)
         self._gather_before_the_last_backward()
         self._accumulation.scaled = True
@@ -131,7 +149,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
         micro-batches.
         """
-        return stepping.flush(self)
+        check_size(self)
+        with self._watched("flush"):
+            return stepping.flush(self)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -142,6 +162,12 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
+        check_size(self)
+        check_boundary_is_met(self)
+        with self._watched("step"):
+            return self._step(*arguments, **options)
+
+    def _step(self, *arguments: Any, **options: Any) -> Any:
         state = self._accumulation
         if state.coalescing is not None:
             # Between micro-batches, inside DeepSpeed's own context, which refuses any call of its step.
@@ -151,14 +177,47 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def save_checkpoint(self, save_dir: str, tag: Any = None, client_state: Any = None, **options: Any) -> Any:
         """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit."""
+        check_checkpointing(self, "save_checkpoint")
         with_ours = checkpointing.with_engine_state(self, client_state)
         return super().save_checkpoint(save_dir, tag, client_state=with_ours, **options)
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's; a window that was open is given up."""
+        if self._accumulation.failure is None:
+            check_checkpointing(self, "load_checkpoint")
         checkpointing.give_up_window(self)
         path, client_state = super().load_checkpoint(*arguments, **options)
         return path, checkpointing.take_engine_state(self, client_state)
+
+    def zero_grad(self) -> None:
+        """As DeepSpeed's; a misuse inside a window."""
+        self._on_event("zero", "engine.zero_grad()")
+        super().zero_grad()
+
+    def set_train_batch_size(self, train_batch_size: int) -> None:
+        """As DeepSpeed's; a misuse inside a window. The next window is whole, whatever the sizes before and after."""
+        check_resizing(self, "set_train_batch_size")
+        super().set_train_batch_size(train_batch_size)
+        if not self._accumulation.window.is_open:
+            private.begin_at_a_boundary(self)
+        note_size(self)
+
+    def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
+        """As DeepSpeed's; a misuse inside a window."""
+        check_resizing(self, "set_train_micro_batch_size")
+        super().set_train_micro_batch_size(micro_batch_size)
+        note_size(self)
+
+    def destroy(self) -> None:
+        """As DeepSpeed's; warns about micro-batches that were never applied."""
+        state = self.__dict__.get("_accumulation")
+        if state is not None:
+            warn_if_left_open(self)
+            if state.watchdog is not None:
+                state.watchdog.stop()
+            if state.log is not None:
+                state.log.close()
+        super().destroy()
 
     # --- what DeepSpeed calls -----------------------------------------------------------------------------------------
 
@@ -167,6 +226,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
                 private.require_torch_style_backward(self)
+                self._check_before_backward()
                 state.bare_seed = self._take_in_bare()
                 self._gather_before_the_last_backward()
             # The seed has the loss scale in it.
@@ -182,6 +242,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state.events.add("backward")
         super()._backward_epilogue()
         state.scaled, state.bare_seed = False, None
+        state.fingerprint = fingerprint(self)
+        if self.inside_no_sync_ctxt and state.coalescing is None:
+            state.unsynchronized += 1
+        elif private.manages_accumulation(self):
+            state.reduced = bool(self.is_gradient_accumulation_boundary())
         if state.coalescing is not None and self.is_gradient_accumulation_boundary():
             stepping.stop_coalescing(self)
 
@@ -189,7 +254,18 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's, noted."""
         if self.zero_optimization_partition_gradients() or self.is_gradient_accumulation_boundary():
             self._accumulation.events.add("reduce")
-        super().allreduce_gradients(*arguments, **options)
+        self._accumulation.reducing = True
+        try:
+            super().allreduce_gradients(*arguments, **options)
+        finally:
+            self._accumulation.reducing = False
+
+    @contextmanager
+    def coalesce_grad_reduction(self) -> Iterator[None]:
+        """As DeepSpeed's, noted: the reduction is at the end of the block."""
+        with super().coalesce_grad_reduction():
+            yield
+            self._accumulation.events.add("reduce")
 
     def allreduce_bucket(self, bucket: Any, dp_group: Any, dp_world_size: Any = None) -> Any:
         """As DeepSpeed's, with the late factor in the number of ranks that it divides by."""
@@ -219,6 +295,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending = state.pending.only()
         if num_tokens is not None:
             count = as_count(num_tokens, state.device)
+            state.pending.check(num_tokens)
         elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
             # A mean of means needs no counts; without them the report has none.
             count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
@@ -226,7 +303,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             pending = state.pending.required()
             assert pending.num_tokens is not None
             count = pending.num_tokens
-        denominator = _denominator(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
+        denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
         if not state.window.is_open:
             opening.open_window(self, count)
         state.pending.clear()
@@ -269,6 +346,34 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if outside and private.manages_accumulation(self) and self.is_gradient_accumulation_boundary():
             state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
 
+    def _check_before_backward(self) -> None:
+        check_size(self)
+        check_backward_is_before_the_boundary(self)
+        check_loss_scale(self)
+        check_gradients(self, "the next backward")
+
+    def _on_event(self, event: Event, call: str) -> None:
+        """Before the optimizer steps, takes a norm, updates, or sets gradients to zero, whoever asks it to."""
+        if event == "zero":
+            if self._accumulation.reducing:
+                return  # DeepSpeed's own, of what it has reduced
+            check_zeroing(self, call)
+        elif event == "step":
+            check_update(self)
+            return
+        # A norm outside the step is one of a gradient that is not complete.
+        if self._accumulation.in_step or event == "norm":
+            self._accumulation.events.add(event)
+
+    def _watched(self, call: str) -> AbstractContextManager[None]:
+        """A call in which this rank may wait for others."""
+        state = self._accumulation
+        if state.watchdog is None:
+            return nullcontext()
+        return state.watchdog.inside(
+            call, step=self.global_steps + 1, micro_batch=len(state.window.micro_batches) + (call == "forward")
+        )
+
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
         try:
@@ -276,26 +381,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
-
-
-def _denominator(
-    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
-) -> Tensor:
-    """What the sum of token losses was divided by to give the loss."""
-    if is_sum:
-        return torch.ones_like(count)
-    if pending is not None and pending.denominator is not None:
-        if loss is pending.loss:
-            return pending.denominator
-        raise CountError(
-            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
-            "by is not known",
-            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
-        )
-    if divided_already:
-        raise CountError(
-            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
-            "micro-batch is expected",
-            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
-        )
-    return count

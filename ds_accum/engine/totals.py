@@ -18,7 +18,7 @@ import torch
 from deepspeed import comm
 from torch import Tensor
 
-__all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "WindowTotals"]
+__all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "WindowTotals", "gather"]
 
 RECORD_FIELDS = (
     "num_tokens",
@@ -122,8 +122,8 @@ class Gathering:
         self._ranks = comm.get_world_size(group)
         self._record = record
         if self._ranks <= _MOST_RANKS_GATHERED:
-            self._gathered = record.new_empty(self._ranks * record.numel())
-            self._work = [comm.all_gather_into_tensor(self._gathered, record, group=group, async_op=True)]
+            self._gathered, work = gather(record, group)
+            self._work = [work]
         else:
             self._gathered = record.clone()
             # Largest of (-smallest_filled, -smallest, largest, constant) at once.
@@ -138,7 +138,7 @@ class Gathering:
         for work in self._work:
             work.wait()
         if self._ranks <= _MOST_RANKS_GATHERED:
-            return WindowTotals.of(self._gathered.view(self._ranks, -1).tolist())
+            return WindowTotals.of(self._gathered.tolist())
         both = torch.cat((self._gathered[:4], self._extremes)).tolist()
         num_tokens, loss_sum, micro_batches, nonfinite, smallest_filled, smallest, largest, constant = both
         return WindowTotals(
@@ -152,6 +152,12 @@ class Gathering:
             constant=constant,
             per_rank=None,
         )
+
+
+def gather(vector: Tensor, group: Any) -> tuple[Tensor, Any]:
+    """Every rank's vector, as the rows of a matrix, once the work beside it has been waited for."""
+    gathered = vector.new_empty(comm.get_world_size(group), vector.numel())
+    return gathered, comm.all_gather(list(gathered.unbind()), vector, group=group, async_op=True)
 
 
 def _whole(number: float) -> int | None:

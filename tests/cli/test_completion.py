@@ -59,6 +59,8 @@ def test_another_shell_is_an_error(ds_accum: Any) -> None:
         ("ds-accum rule batch-size-m", ["batch-size-mismatch"]),
         ("ds-accum init --offload ", ["none", "cpu", "nvme"]),
         ("ds-accum completion ", ["bash", "zsh", "fish"]),
+        ("ds-accum ste", ["steps"]),
+        ("ds-accum steps --format j", ["json"]),
     ],
 )
 def test_bash_completes(command: Path, line: str, expected: list[str]) -> None:

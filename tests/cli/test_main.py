@@ -85,6 +85,7 @@ def test_the_version_is_the_packages(ds_accum: Any) -> None:
         (["init", "--world-size", "8", "--learning-rate", "0"], "must be more than 0, not 0", "init --help`"),
         (["init", "--world-size", "8", "--gradient-clipping", "nan"], "must be at least 0, not nan", "init --help`"),
         (["lint"], "missing argument 'PATH...'", "`ds-accum lint --help`"),
+        (["steps"], "missing argument 'LOG...'", "`ds-accum steps --help`"),
         (["lint", "x", "--format", "xml"], "'xml' is not one of 'full', 'concise', 'json'", "`ds-accum lint --help`"),
     ],
 )

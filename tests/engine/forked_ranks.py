@@ -70,7 +70,6 @@ def prepare(wanted: str) -> None:
     import torch
     import torch.utils.cpp_extension
     from deepspeed.accelerator import get_accelerator
-    from deepspeed.ops.op_builder.cpu import CPUAdagradBuilder, CPUAdamBuilder, CPULionBuilder, FusedAdamBuilder
 
     torch.set_num_threads(1)
     # DeepSpeed asks whether oneDNN has fp16 kernels for this CPU; torch computes in fp16 on every CPU, only slowly.
@@ -89,14 +88,15 @@ def prepare(wanted: str) -> None:
     # An optimizer on the CPU asks for the maker of the CPU, which takes a second; the answer does not change.
     cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
     cpuinfo.get_cpu_info()
-    for builder, names in (
-        (FusedAdamBuilder, ("fused_adam",)),
-        (CPUAdamBuilder, ("cpu_adam",)),
-        (CPUAdagradBuilder, ("adagrad",)),
-        (CPULionBuilder, ("cpu_lion",)),
+    for builder, name in (
+        ("FusedAdamBuilder", "fused_adam"),
+        ("CPUAdamBuilder", "cpu_adam"),
+        ("CPUAdagradBuilder", "adagrad"),
+        ("CPULionBuilder", "cpu_lion"),
     ):
-        if any(name in wanted for name in names):
-            builder().load(verbose=False)
+        if name in wanted:
+            # By its name: not every release has all of them in one module.
+            get_accelerator().create_op_builder(builder).load(verbose=False)
     torch.utils.cpp_extension.load = _compile_nothing_more  # type: ignore[assignment]
 
 

@@ -15,6 +15,7 @@ from torch import nn
 SGD = {"lr": 0.5, "momentum": 0.9}
 ADAM = {"lr": 0.01, "betas": (0.9, 0.99), "eps": 1e-3, "weight_decay": 0.01}
 LION = {"lr": 0.003, "betas": (0.9, 0.99), "weight_decay": 0.01}
+MUON = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.01}
 
 
 class _Lion(torch.optim.Optimizer):
@@ -60,14 +61,33 @@ def optimizer_of(name: str, model: nn.Module) -> Any:
             return DeepSpeedCPULion(parameters, **LION)
         case "torch_lion":
             return _Lion(parameters)
+        case "muon":
+            return _muon(model)
     raise ValueError(f"there is no optimizer {name!r} here")
 
 
 def true_optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
-    """The same algorithm, by torch or in the few lines above."""
+    """The same algorithm, by torch or in the few lines above; Muon by DeepSpeed, which has it for whole matrices, too."""
     parameters = list(model.parameters())
     if name == "sgd":
         return torch.optim.SGD(parameters, **SGD)
+    if name == "muon":
+        return _muon(model)
     if name.endswith("lion"):
         return _Lion(parameters, sign_bit=name == "cpu_lion")
     return torch.optim.AdamW(parameters, **ADAM)
+
+
+def _muon(model: nn.Module) -> Any:
+    """Muon for the matrices, Adam for the rest, as `deepspeed.initialize` builds it from a config."""
+    from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+    # It compiles its iterations, which takes each rank a minute.
+    torch._dynamo.config.disable = True
+    halves: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        parameter.use_muon = parameter.ndim == 2 and "embed" not in name  # type: ignore[attr-defined]
+        halves[parameter.use_muon].append(parameter)  # type: ignore[attr-defined]
+    return MuonWithAuxAdam(
+        [{"params": halves[True], "use_muon": True, **MUON}, {"params": halves[False], "use_muon": False, **ADAM}]
+    )

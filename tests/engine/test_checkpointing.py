@@ -11,7 +11,7 @@ from launch import Answer, Job, launch
 STAGES = (0, 1, 2, 3)
 _BF16 = {"dtype": "bf16"}
 _OFFLOADED = {"zero": {"offload_optimizer": {"device": "cpu"}}}
-_AT_THE_BOUNDARY = {"block": {"counting": {"shift": False}, "reduction": "boundary"}}
+_AT_THE_BOUNDARY = {"block": {"reduction": "boundary"}}
 _SETTINGS: dict[str, dict[str, Any]] = {
     **{f"ZeRO-{stage}": {"stage": stage} for stage in STAGES},
     **{f"ZeRO-{stage} bf16": {"stage": stage, **_BF16} for stage in STAGES},

@@ -25,6 +25,8 @@ TIMES_STOCK = 2.0
 """How many times the error of stock DeepSpeed on equal counts a bf16 or fp16 run may have."""
 HALF_PRECISION = 1e-2
 """What no bf16 or fp16 run may pass, whatever stock DeepSpeed does."""
+MUON = 2e-2
+"""Muon's iteration runs in fp16, whatever the rest does."""
 OFF = 0.1
 """An error that training notices."""
 
@@ -83,15 +85,19 @@ def test_a_report_says_what_the_step_was(case: Case, answers: Answers) -> None:
     steps = found["steps"]
     assert [step["num_tokens"] for step in steps] == found["true_tokens"]
     assert [step["micro_batches"] for step in steps] == list(case.windows)
-    rounding = FP32_NORM if case.dtype == "fp32" else _limit(case, answers)
+    limit = _limit(case, answers)
+    exact = case.dtype == "fp32" and case.optimizer != "muon"
+    rounding = FP32_NORM if exact else limit
     for window, step in enumerate(steps):
         true_loss, true_norm = found["true_losses"][window], found["true_norms"][window]
         # The losses that the loop saw have the rounding of the model in them already.
         assert step["loss"] == pytest.approx(step["seen_loss"], rel=LOSS)
-        assert step["loss"] == pytest.approx(true_loss, rel=LOSS if case.dtype == "fp32" else HALF_PRECISION)
+        assert step["loss"] == pytest.approx(true_loss, rel=LOSS if exact else limit)
         if not step["applied"]:
             assert step["grad_norm"] is None or not math.isfinite(step["grad_norm"])
             continue
+        if case.optimizer == "muon":
+            continue  # what DeepSpeed calls the norm is that of Muon's update
         if step["grad_norm"] is None:
             assert _takes_no_norm(case), "there is no norm"
             continue
@@ -149,6 +155,8 @@ def test_the_engine_refuses_sums_that_nothing_can_be_folded_into(case: Case, ans
 
 def _limit(case: Case, answers: Answers) -> float:
     """The largest error that an update of this case may have."""
+    if case.optimizer == "muon":
+        return MUON
     if case.dtype == "fp32":
         return FP32_CLIPPED if case.clipping == matrix.ACTIVE else FP32_UNCLIPPED
     yardstick = matrix.yardstick_of(case)
@@ -158,6 +166,8 @@ def _limit(case: Case, answers: Answers) -> float:
 
 
 def _group(case: Case) -> str:
+    if case.optimizer == "muon":
+        return "muon"
     return f"{case.dtype} {'clipped' if case.clipping == matrix.ACTIVE else 'unclipped'}"
 
 

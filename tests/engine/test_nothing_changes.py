@@ -11,58 +11,46 @@ from typing import Any
 
 import matrix
 import pytest
-from cases import Case
+from cases import Case, Dtype
 from launch import Answer, launch
 
 STEPS = 10
-LOW_PRECISIONS = ("fp32", "bf16")
+PRECISIONS: tuple[Dtype, ...] = ("fp32", "bf16")
 
 
-def _cases() -> list[Case]:
+def _agreed() -> list[Case]:
+    """The first window's counts are agreed by a collective."""
     cases = []
     for stage in matrix.STAGES:
-        for dtype in LOW_PRECISIONS:
-            for optimizer in ("sgd", "adamw"):
-                # There, stock DeepSpeed takes an update while it starts, and its Adam is one step late for good.
-                if stage == 0 and dtype == "bf16" and optimizer == "adamw":
-                    continue
-                for clipping, word in ((matrix.ACTIVE, "clipped"), (0.0, "unclipped")):
-                    name = f"zero-{stage} {dtype} {optimizer} {word}"
-                    more: dict[str, Any] = {"optimizer": optimizer, "data": "even", "windows": (4,) * STEPS}
-                    cases.append(Case(name=name, stage=stage, dtype=dtype, clipping=clipping, **more))  # type: ignore[arg-type]
+        for dtype in PRECISIONS:
+            even: dict[str, Any] = {"stage": stage, "dtype": dtype, "data": "even", "windows": (4,) * STEPS}
+            cases.append(Case(name=f"zero-{stage} {dtype} sgd clipped", clipping=matrix.ACTIVE, **even))
+            # There, stock DeepSpeed takes an update while it starts, and its Adam is one step late for good.
+            if (stage, dtype) != (0, "bf16"):
+                cases.append(Case(name=f"zero-{stage} {dtype} adamw", optimizer="adamw", **even))
     return cases
 
 
 def _declared() -> list[Case]:
-    """The same from the first window on, whose counts are declared."""
+    """They are declared, for the whole window or as what to expect of a micro-batch: two samples of 8 tokens."""
     cases = []
     for stage in matrix.STAGES:
-        for dtype in LOW_PRECISIONS:
-            more: dict[str, Any] = {"data": "even", "windows": (4,) * STEPS, "clipping": matrix.ACTIVE}
-            cases += [
-                Case(name=f"zero-{stage} {dtype} look-ahead", stage=stage, dtype=dtype, look_ahead=True, **more),  # type: ignore[arg-type]
-                Case(
-                    name=f"zero-{stage} {dtype} initial tokens",
-                    stage=stage,
-                    dtype=dtype,  # type: ignore[arg-type]
-                    # Two samples of 8.
-                    block={"initial_tokens": 16},
-                    **more,
-                ),
-            ]
+        even: dict[str, Any] = {"stage": stage, "data": "even", "windows": (4,) * STEPS}
+        cases.append(Case(name=f"zero-{stage} fp32 look-ahead", dtype="fp32", look_ahead=True, **even))
+        cases.append(Case(name=f"zero-{stage} bf16 initial tokens", dtype="bf16", block={"initial_tokens": 16}, **even))
     return cases
 
 
-DECLARED, AGREED = _declared(), _cases()
+CASES = [*_agreed(), *_declared()]
 UNEVEN = Case(name="uneven", stage=2, dtype="fp32", windows=(4,) * 3)
 
 
 @pytest.fixture(scope="module")
 def answers() -> Mapping[str, Answer]:
-    return launch(case.job("alternation:compare_bits") for case in [*DECLARED, *AGREED, UNEVEN])
+    return launch(case.job("alternation:compare_bits") for case in [*CASES, UNEVEN])
 
 
-@pytest.mark.parametrize("case", [*DECLARED, *AGREED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equal_counts_change_no_bit(case: Case, answers: Mapping[str, Answer]) -> None:
     steps = answers[case.name].value()
     assert len(steps) == STEPS

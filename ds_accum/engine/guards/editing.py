@@ -1,0 +1,79 @@
+"""Gradients that change between two micro-batches, by whatever hand.
+
+torch counts the in-place writes to each tensor: the counters after one backward are compared with those before the
+next. That is one comparison a parameter and no pass over gradients. `p.grad.data` has a counter of its own, which is
+why a thorough check also compares one element of each gradient. ZeRO-2 and 3 leave no gradient on the parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ds_accum.engine.guards.reporting import report_misuse, where_in_window
+from ds_accum.errors import MisuseError
+
+if TYPE_CHECKING:
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+__all__ = ["Fingerprint", "GradientEditedError", "check_gradients", "fingerprint", "renew_fingerprint"]
+
+
+class GradientEditedError(MisuseError):
+    """A gradient was written to between two micro-batches."""
+
+
+Fingerprint = tuple[list[tuple[int, int] | None], Tensor | None]
+"""Identity and version of each parameter's gradient, and under a thorough check an element of each."""
+
+
+def fingerprint(engine: TokenWeightedEngine) -> Fingerprint | None:
+    """What the gradients look like now; None where the parameters hold none."""
+    state = engine._accumulation
+    if state.keeps_no_gradients:
+        return None
+    gradients = [parameter.grad for parameter in state.parameters]
+    marks = [None if gradient is None else (id(gradient), gradient._version) for gradient in gradients]
+    return marks, _elements(gradients) if state.settings.check == "thorough" else None
+
+
+def renew_fingerprint(engine: TokenWeightedEngine) -> None:
+    """After an edit that is known about."""
+    state = engine._accumulation
+    if state.fingerprint is not None:
+        state.fingerprint = fingerprint(engine)
+
+
+def check_gradients(engine: TokenWeightedEngine, when: str) -> None:
+    """Compares with the fingerprint that the last backward left."""
+    state = engine._accumulation
+    if state.fingerprint is None:
+        return
+    before, after = state.fingerprint, fingerprint(engine)
+    state.fingerprint = None
+    if after is None:
+        return
+    changed = next((index for index, (a, b) in enumerate(zip(before[0], after[0], strict=True)) if a != b), None)
+    if changed is None and before[1] is not None and after[1] is not None and not torch.equal(before[1], after[1]):
+        changed = int((before[1] != after[1]).nonzero()[0])
+    if changed is None:
+        return
+    name = state.parameter_names[changed]
+    report_misuse(
+        engine,
+        GradientEditedError(
+            f'the gradient of "{name}" was written to {where_in_window(engine)}, before {when}: what has been '
+            "accumulated is no longer the sum of the micro-batches",
+            remedy="change gradients in no place, or the loss before its backward",
+        ),
+    )
+
+
+def _elements(gradients: list[Tensor | None]) -> Tensor:
+    """The middle element of each gradient, 0 where there is none or where it is not a number."""
+    values = [
+        torch.zeros(()) if g is None or not g.numel() else g.detach().reshape(-1)[g.numel() // 2] for g in gradients
+    ]
+    return torch.stack([value.to(device="cpu", dtype=torch.float64) for value in values]).nan_to_num()

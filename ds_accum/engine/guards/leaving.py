@@ -1,0 +1,44 @@
+"""A window that is still open at the end: its micro-batches were computed for nothing."""
+
+from __future__ import annotations
+
+import atexit
+import warnings
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ds_accum.engine.token_weighted import TokenWeightedEngine
+
+__all__ = ["WindowLeftOpenWarning", "warn_if_left_open", "watch_exit"]
+
+
+class WindowLeftOpenWarning(RuntimeWarning):
+    """Micro-batches were accumulated and never applied."""
+
+
+def warn_if_left_open(engine: TokenWeightedEngine) -> None:
+    """When the engine is destroyed, and when the interpreter exits; once for a window."""
+    lost = len(engine._accumulation.window.micro_batches)
+    if lost:
+        engine._accumulation.start_window()
+        warnings.warn(
+            f"{lost} of {engine.gradient_accumulation_steps()} micro-batches of step {engine.global_steps + 1} were "
+            "accumulated and never applied; call engine.flush() at the end of the data",
+            WindowLeftOpenWarning,
+            stacklevel=3,
+        )
+
+
+def watch_exit(engine: TokenWeightedEngine) -> None:
+    """Has the interpreter look at the engine when it exits, if it is still there."""
+    reference = weakref.ref(engine)
+
+    def look() -> None:
+        remaining = reference()
+        if remaining is not None:
+            warn_if_left_open(remaining)
+
+    atexit.register(look)
+    # The engine may be one of many in a process: what is gone needs no look.
+    weakref.finalize(engine, atexit.unregister, look).atexit = False

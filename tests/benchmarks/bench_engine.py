@@ -1,0 +1,108 @@
+"""What ds-accum's engine costs beside stock DeepSpeed: paired ratios within one process group, medians and intervals.
+
+    python tests/benchmarks/bench_engine.py [--repeats 40] [--stages 0,1,2,3] [--accumulation 1,4,16] [--dtypes fp32,bf16]
+
+Two ranks on the CPU. Windows of all ways take turns, so that a busy machine slows them alike; the ratio of each pair is
+taken, then the median of the ratios with its 95 % interval (from the order statistics, which assume nothing). Beside
+them in the same run: a pass over all gradients, as Megatron weights them, and a gather of counts in each micro-batch,
+as Hugging Face's Trainer does. CPU time is the main thread's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests" / "engine"), str(REPOSITORY / "tests" / "benchmarks")]
+
+from launch import Job, launch  # noqa: E402
+
+WAYS = ["stock", "ds-accum", "a pass over gradients", "a count gathered per micro-batch"]
+GOAL_MEDIAN, GOAL_INTERVAL = 1.01, 1.03
+
+
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """Median, and the bounds of its 95 % interval: the order statistics n/2 -+ 0.98 sqrt(n) (binomial)."""
+    ordered = sorted(ratios)
+    margin = math.ceil(0.98 * math.sqrt(len(ordered)))
+    middle = len(ordered) // 2
+    low, high = max(0, middle - margin), min(len(ordered) - 1, middle + margin)
+    return statistics.median(ordered), ordered[low], ordered[high]
+
+
+def row(case: dict, answer: dict) -> tuple[str, bool]:
+    """A line of the table, and whether the goal is met."""
+    samples = answer["samples"]
+    stock = samples["stock"]
+    cells = [
+        f"z{case['stage']} {case['dtype']} GA {case['accumulation']:<2}",
+        f"{statistics.median(w for w, _ in stock):6.3f}",
+    ]
+    met = True
+    for name in WAYS[1:]:
+        pairs = list(zip(samples[name], stock, strict=True))
+        cpu = interval([ours[1] / theirs[1] for ours, theirs in pairs])
+        wall = interval([ours[0] / theirs[0] for ours, theirs in pairs])
+        cells.append("{:.3f} ({:.3f}-{:.3f})".format(*cpu))
+        cells.append(f"{wall[0]:.3f}")
+        if name == "ds-accum":
+            met = cpu[0] <= GOAL_MEDIAN and cpu[2] < GOAL_INTERVAL
+    return " | ".join(cells), met
+
+
+def extra(answer: dict) -> str:
+    """The collectives that ds-accum adds, with their bytes."""
+    stock, ours = answer["collectives"]["stock"], answer["collectives"]["ds-accum"]
+    names = sorted(name for name in {*stock, *ours} if not name.endswith("bytes"))
+    return ", ".join(
+        f"{ours.get(name, 0) - stock.get(name, 0):+d} {name} of "
+        f"{ours.get(f'{name} bytes', 0) - stock.get(f'{name} bytes', 0)} bytes"
+        for name in names
+        if ours.get(name, 0) != stock.get(name, 0)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=0.2, help="how long a stock window takes at least")
+    for name, default in (("stages", "0,1,2,3"), ("accumulation", "1,4,16"), ("dtypes", "fp32,bf16")):
+        parser.add_argument(f"--{name}", default=default)
+    options = parser.parse_args()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    print("case | stock s | ds-accum CPU | wall | a pass: CPU | wall | gathered counts: CPU | wall")
+    missed = []
+    for stage in map(int, options.stages.split(",")):
+        for dtype in options.dtypes.split(","):
+            for accumulation in map(int, options.accumulation.split(",")):
+                case = {"stage": stage, "dtype": dtype, "accumulation": accumulation, "ways": WAYS}
+                case |= {"repeats": options.repeats, "seconds": options.seconds}
+                job = Job(name="case", function="engine_ranks:measure", arguments=case, timeout=900)
+                answer = launch([job], timeout=1000)["case"].value()
+                line, met = row(case, answer)
+                print(line, "|", extra(answer) or "no collective", "" if met else "| goal missed", flush=True)
+                if not met:
+                    missed.append(line.split(" |")[0])
+    print("\npeak memory over the start of the process, MB, GA 4: stock, ds-accum")
+    for stage in map(int, options.stages.split(",")):
+        jobs = [
+            Job(name=way, function="engine_ranks:peak_memory", ranks=2,
+                arguments={"stage": stage, "dtype": "bf16", "accumulation": 4, "ways": [way]})
+            for way in WAYS[:2]
+        ]  # fmt: skip
+        answers = launch(jobs)
+        print(f"z{stage} bf16 | " + ", ".join(f"{answers[way].value() / 1e6:.1f}" for way in WAYS[:2]))
+    print(
+        f"\ngoal (CPU: median at most {GOAL_MEDIAN}, interval below {GOAL_INTERVAL}): "
+        + ("missed by " + ", ".join(missed) if missed else "met")
+    )
+
+
+if __name__ == "__main__":
+    main()

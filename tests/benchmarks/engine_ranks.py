@@ -1,0 +1,193 @@
+"""What the ranks of `bench_engine.py` do: both engines, and two other ways of weighting, in one process group."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+WIDTH, BLOCKS, VOCABULARY = 256, 4, 2000
+COUNTED = 0.6
+"""Share of a sequence that counts."""
+
+COLLECTIVES = {
+    "all_reduce": 0,
+    "broadcast": 0,
+    "all_gather": 1,
+    "all_gather_into_tensor": 1,
+    "reduce_scatter_tensor": 1,
+    "all_to_all_single": 1,
+}
+"""Collective -> the place of its input among the positional arguments."""
+
+
+class Model(nn.Module):
+    """About 3.1 million parameters; the loss is the mean over the labels that are not -100."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+            for _ in range(BLOCKS)
+        )
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return nn.functional.cross_entropy(self.head(hidden).float().flatten(0, 1), labels.flatten())
+
+
+def config(case: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": case["accumulation"],
+        "gradient_clipping": 1.0,
+        "steps_per_print": 10**9,
+        "bf16": {"enabled": case["dtype"] == "bf16"},
+        "zero_optimization": {
+            "stage": case["stage"],
+            "reduce_bucket_size": 10**7,
+            "allgather_bucket_size": 10**7,
+            "stage3_param_persistence_threshold": 0,
+        },
+        "zero_allow_untested_optimizer": True,
+        "ds_accum": {"counting": {"shift": False}},
+    }
+
+
+def build(case: dict[str, Any], initialize: Callable[..., Any]) -> Any:
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    return initialize(model=model, optimizer=optimizer, config=config(case))[0]
+
+
+def gradients(engine: Any) -> Iterator[torch.Tensor]:
+    """The complete gradients, wherever the stage keeps them before its step."""
+    averaged = getattr(engine.optimizer, "averaged_gradients", None)
+    if averaged is None:
+        yield from (p.grad for p in engine.module.parameters() if p.grad is not None)
+        return
+    for tensors in averaged.values():
+        yield from (tensors if isinstance(tensors, list | tuple) else [tensors]) if tensors is not None else ()
+
+
+class Ways:
+    """The ways to train one window, each on an engine of its own."""
+
+    def __init__(self, case: dict[str, Any], tokens: torch.Tensor, names: list[str]) -> None:
+        import deepspeed
+
+        import ds_accum
+
+        self.accumulation = case["accumulation"]
+        self.tokens = tokens
+        self.labels = tokens.masked_fill(torch.arange(tokens.shape[1]) >= int(COUNTED * tokens.shape[1]), -100)
+        self.engines = {
+            name: build(case, ds_accum.initialize if name == "ds-accum" else deepspeed.initialize) for name in names
+        }
+
+    def window(self, name: str) -> None:
+        """One optimizer step."""
+        engine = self.engines[name]
+        for index in range(self.accumulation):
+            loss = engine(tokens=self.tokens, labels=self.labels)
+            if name == "a count gathered per micro-batch":
+                # As Hugging Face's Trainer does before each loss.
+                count = (self.labels != -100).sum().reshape(1)
+                counts = [torch.empty_like(count) for _ in range(dist.get_world_size())]
+                dist.all_gather(counts, count)
+                loss = loss * (count.item() * len(counts) / sum(int(other) for other in counts))
+            engine.backward(loss)
+            if name == "a pass over gradients" and index == self.accumulation - 1:
+                # As Megatron does once the tokens are known.
+                total = (self.labels != -100).sum(dtype=torch.float64) * self.accumulation
+                dist.all_reduce(total)
+                factor = 1.0 / max(float(total), 1.0) * float(total)
+                for gradient in gradients(engine):
+                    gradient.mul_(factor)
+            engine.step()
+
+
+def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
+    """Seconds and main-thread CPU seconds of each way, pair by pair, and its collectives in one window."""
+    names = case["ways"]
+    ways = Ways(case, sized_tokens(case, rank), names)
+    for name in names:
+        ways.window(name)
+        ways.window(name)
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for repeat in range(case["repeats"]):
+        for name in names if repeat % 2 else names[::-1]:
+            dist.barrier()
+            wall, cpu = time.perf_counter(), time.thread_time()
+            ways.window(name)
+            samples[name].append((time.perf_counter() - wall, time.thread_time() - cpu))
+    counted = {}
+    for name in names:
+        with counting_collectives() as collectives:
+            ways.window(name)
+        counted[name] = dict(collectives)
+    return {"samples": samples, "collectives": counted, "sequence": ways.tokens.shape[1]}
+
+
+def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
+    """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same on all ranks."""
+    generator = torch.Generator().manual_seed(rank)
+    small = torch.randint(0, VOCABULARY, (1, 64), generator=generator)
+    ways = Ways(case, small, ["stock"])
+    ways.window("stock")
+    start = time.perf_counter()
+    for _ in range(3):
+        ways.window("stock")
+    longest = torch.tensor([(time.perf_counter() - start) / 3])
+    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+    factor = max(1.0, 1.3 * case["seconds"] / float(longest))
+    return torch.randint(0, VOCABULARY, (1, 64 * int(factor + 1)), generator=generator)
+
+
+@contextmanager
+def counting_collectives() -> Iterator[Counter[str]]:
+    """Calls and bytes of each collective, as "name" and "name bytes"."""
+    counted: Counter[str] = Counter()
+    originals = {name: getattr(dist, name) for name in COLLECTIVES if hasattr(dist, name)}
+
+    def counting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            place = COLLECTIVES[name]
+            given = arguments[place] if len(arguments) > place else next(
+                options[key] for key in ("tensor", "input_tensor", "input") if key in options
+            )  # fmt: skip
+            counted[name] += 1
+            counted[f"{name} bytes"] += given.numel() * given.element_size()
+            return original(*arguments, **options)
+
+        return call
+
+    for name, original in originals.items():
+        setattr(dist, name, counting(name, original))
+    try:
+        yield counted
+    finally:
+        for name, original in originals.items():
+            setattr(dist, name, original)
+
+
+def peak_memory(case: dict[str, Any], rank: int, folder: Path) -> int:
+    """Bytes that the process grew by from before the engine to its highest point, in a process of its own."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ways = Ways(case, torch.zeros(1, 256, dtype=torch.long), case["ways"])
+    for _ in range(6):
+        ways.window(case["ways"][0])
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
