@@ -2,7 +2,7 @@
 
     counter = TokenCounter(Counting(labels="labels", shift=True), module)
     pending = counter.count(inputs, kwargs)      # before the forward; numbers stay on the device
-    tokens = pending_counts.take()               # at the backward: exactly one forward may be waiting for it
+    pending = pending_counts.required()          # at the backward: exactly one forward may be waiting for it
 
 A label counts if it differs from `ignore_index`. Whether the loss drops the first label of each sequence is decided
 from the model where that is known and must be declared where it is not: a wrong guess would be silent.
@@ -181,8 +181,8 @@ class PendingCounts:
         """The one forward that waits for its backward; None if none does or several do."""
         return self._waiting[0] if len(self._waiting) == 1 else None
 
-    def take(self) -> PendingCount:
-        """The count of the one forward that waits for its backward, which then waits no longer.
+    def required(self) -> PendingCount:
+        """The one forward that waits for its backward. It goes on waiting until `clear`: errors lose nothing.
 
         Raises CountError where there is none, where there are several, or where it is unknown.
         """
@@ -200,7 +200,6 @@ class PendingCounts:
                 remedy="set ds_accum.counting in the config, give initialize a token_counter, "
                 "or pass the count: engine.backward(loss, num_tokens=n)",
             )
-        self.clear()
         return pending
 
     def clear(self) -> None:

@@ -284,6 +284,14 @@ def begin_at_a_boundary(engine: Any) -> None:
     engine.micro_steps = -(-engine.micro_steps // steps) * steps
 
 
+def set_gradients_to_zero(engine: Any) -> None:
+    """As `_take_model_step` does it after a step."""
+    if kind_of(engine.optimizer) == "torch":
+        engine.zero_grad()
+    else:
+        engine.optimizer.zero_grad()
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 

@@ -28,7 +28,7 @@ from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossEr
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["clip_plain_gradients", "flush", "ranks_over_factor", "stop_coalescing", "taking_step"]
+__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "stop_coalescing", "taking_step"]
 
 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
@@ -81,7 +81,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     if state.failure is not None:
         raise AccumulationError(
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
-            remedy="load the last checkpoint, which begins a new window",
+            remedy="start again from the last checkpoint",
         ) from state.failure
     totals = totals_of(engine)
     check_evenness(engine, totals)
@@ -92,7 +92,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
-    with ExitStack() as state.skipping, _in_step(state):
+    with ExitStack() as state.skipping, inside_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
             if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
@@ -209,7 +209,8 @@ def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> N
 
 
 @contextmanager
-def _in_step(state: EngineState) -> Iterator[None]:
+def inside_step(state: EngineState) -> Iterator[None]:
+    """Around what the engine itself does with the optimizer: the guards let it pass."""
     state.in_step = True
     try:
         yield

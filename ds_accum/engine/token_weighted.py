@@ -182,8 +182,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         return super().save_checkpoint(save_dir, tag, client_state=with_ours, **options)
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
-        """As DeepSpeed's; a window that was open is given up, as DeepSpeed gives up its gradients."""
-        check_checkpointing(self, "load_checkpoint")
+        """As DeepSpeed's; a window that was open is given up."""
+        if self._accumulation.failure is None:
+            check_checkpointing(self, "load_checkpoint")
+        checkpointing.give_up_window(self)
         path, client_state = super().load_checkpoint(*arguments, **options)
         return path, checkpointing.take_engine_state(self, client_state)
 
@@ -223,6 +225,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
+                private.require_torch_style_backward(self)
                 self._check_before_backward()
                 state.bare_seed = self._take_in_bare()
                 self._gather_before_the_last_backward()
@@ -297,7 +300,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             # A mean of means needs no counts; without them the report has none.
             count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
         else:
-            pending = state.pending.take()
+            pending = state.pending.required()
             assert pending.num_tokens is not None
             count = pending.num_tokens
         denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
@@ -323,7 +326,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
             )
         if pending is None or pending.loss is None:
-            state.pending.take()
+            state.pending.required()
             raise AssertionError("a count without its loss was taken")
         if pending.loss.dtype in (torch.float16, torch.bfloat16):
             state.half.warn(pending.loss.dtype)

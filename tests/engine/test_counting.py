@@ -107,7 +107,7 @@ def test_what_is_missing_is_only_said_when_the_count_is_needed() -> None:
         waiting = PendingCounts()
         waiting.add(pending)
         with pytest.raises(CountError, match=problem):
-            waiting.take()
+            waiting.required()
 
 
 def test_what_hugging_face_divides_by_is_kept_apart() -> None:
@@ -133,9 +133,10 @@ def _pending(number: float) -> PendingCount:
 def test_a_loss_takes_the_count_of_the_one_forward_before_it() -> None:
     waiting = PendingCounts()
     waiting.add(_pending(3))
-    assert float(waiting.take().num_tokens) == 3
+    assert float(waiting.required().num_tokens) == 3
+    waiting.clear()
     with pytest.raises(CountError, match="no forward in training came since the last backward"):
-        waiting.take()
+        waiting.required()
 
 
 @pytest.mark.parametrize("forwards", [2, 3, 5])
@@ -145,11 +146,11 @@ def test_with_several_forwards_no_count_is_the_losses_own(forwards: int) -> None
         waiting.add(_pending(number))
     assert waiting.only() is None
     with pytest.raises(CountError, match=f"{forwards} forwards in training came since the last backward") as caught:
-        waiting.take()
+        waiting.required()
     assert "num_tokens=n" in str(caught.value)
     waiting.clear()
     waiting.add(_pending(8))
-    assert float(waiting.take().num_tokens) == 8
+    assert float(waiting.required().num_tokens) == 8
 
 
 @pytest.mark.parametrize("number", [0, 5, 2.0, torch.tensor(5), torch.tensor([[5]]), torch.tensor(2.5)])
