@@ -180,6 +180,17 @@ def finish_reduction(engine: Any) -> None:
         engine.allreduce_gradients()
 
 
+@contextmanager
+def reducing_nothing(engine: Any) -> Iterator[None]:
+    """The end of `coalesce_grad_reduction` does not reduce what was held back."""
+
+    def nothing(*_: Any) -> None:
+        return None
+
+    with overriding(engine, _flush_coalesced_reduction_zero12=nothing, _flush_coalesced_reduction_zero3=nothing):
+        yield
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 
@@ -303,7 +314,8 @@ def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
 
     basic = getattr(engine, "basic_optimizer", None) or optimizer
     # ZeRO-3 with a part of its optimizer offloaded has one for either side.
-    for stepped in (basic, getattr(optimizer, "backup_optimizer", None)):
+    parts: tuple[Any, ...] = (basic, getattr(optimizer, "backup_optimizer", None))
+    for stepped in parts:
         if hasattr(stepped, "register_step_pre_hook"):
             stepped.register_step_pre_hook(update)
 

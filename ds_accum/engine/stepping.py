@@ -168,6 +168,8 @@ def flush(engine: TokenWeightedEngine) -> bool:
     try:
         if state.coalescing is not None:
             stop_coalescing(engine)
+            # DeepSpeed puts back what it was at the window's first micro-batch.
+            engine._is_gradient_accumulation_boundary = True
         elif private.manages_accumulation(engine):
             private.finish_reduction(engine)
         engine.step()

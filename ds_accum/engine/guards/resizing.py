@@ -1,4 +1,4 @@
-"""Accumulation, micro-batch size or world changed inside a window: the boundary moves while the loop is underway to it."""
+"""Accumulation, micro-batch size or world changed inside a window: the boundary moves while the loop nears it."""
 
 from __future__ import annotations
 

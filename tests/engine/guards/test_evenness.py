@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from launch import Answer
-
 from guards.injecting import Injection, check_misuse, check_silence, jobs_of, trials
+from launch import Answer
 
 SAYS = "ranks have different numbers of micro-batches in step 1: 1 on rank 0, 2 on rank 1"
 BOUNDARY = {"reduction": "boundary"}
@@ -63,3 +62,6 @@ def test_ranks_with_as_many_micro_batches_are_silent_in_an_incomplete_window_too
     injection: Injection, stage: int, mode: str, answers: Mapping[str, Answer]
 ) -> None:
     check_silence(injection, stage, mode, answers)
+    assert all(
+        [step["micro_batches"] for step in found["steps"]] == [1, 2] for found in injection.found(answers, stage, mode)
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from launch import Answer
-
 from guards.injecting import Injection, check_misuse, check_silence, jobs_of, trials
+from launch import Answer
 
 THOROUGH = {"check": "thorough"}
 SAYS = 'before the update of step {} the parameter "{}" on rank 1 is not what it is on rank 0: '
@@ -46,7 +45,10 @@ MISUSES = (
     ),
 )
 TWINS = (
-    *(Injection(function="keep_the_replicas", windows=(1, 1), dtype=dtype, block=THOROUGH) for dtype in ("fp32", "bf16")),
+    *(
+        Injection(function="keep_the_replicas", windows=(1, 1), dtype=dtype, block=THOROUGH)
+        for dtype in ("fp32", "bf16")
+    ),
     # Nobody looks, unless asked to.
     Injection(function="part_the_replicas", stages=(0,)),
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from launch import Answer
-
 from guards.injecting import Injection, check_misuse, check_silence, jobs_of, trials
+from launch import Answer
 
 MISUSES = (
     Injection(
