@@ -57,7 +57,7 @@ def test_the_survivors_of_a_killed_rank_say_which_one_is_gone(stage: int, answer
     assert re.search(r"\n  rank 1: step 1, .*, silent for \d+ s: its process is gone or stopped", said), said
 
 
-@pytest.mark.parametrize("stage", (0, 3))
+@pytest.mark.parametrize("stage", [0, 3])
 def test_an_evaluation_longer_than_the_time_out_is_no_hang(stage: int, answers: Mapping[str, Answer]) -> None:
     answer = answers[f"zero-{stage} evaluate_for_long"]
     assert answer.value() == {"applied": [True, True]}
@@ -98,8 +98,8 @@ def test_silence_tells_a_dead_rank_from_a_slow_one(
     _watchdog(1, store)._write()
     living = _watchdog(0, store)
     time.sleep(0.3)
+    living._write()
     with pytest.raises(RuntimeError), living.inside("backward", step=1, micro_batch=1):
-        living._write()
         raise RuntimeError("Connection closed by peer")
     said = capsys.readouterr().err
     assert "rank 0 lost its peers (Connection closed by peer)" in said
