@@ -146,7 +146,7 @@ def _answer(running: _Running) -> dict[str, Any]:
     values, errors, outputs = [], [], []
     for rank in range(running.job["ranks"]):
         log = running.folder / f"rank{rank}.log"
-        last = log.read_text("utf-8", "replace")[-4000:] if log.exists() else ""
+        last = log.read_text("utf-8", "replace")[-12_000:] if log.exists() else ""
         outputs.append(last)
         path = running.folder / f"rank{rank}.json"
         if path.exists():

@@ -32,6 +32,7 @@ def die_on_rank_1(arguments: dict[str, Any], rank: int, folder: Path) -> None:
     loop = _loop(arguments, rank, timeout_s=30.0)
     loop.window()
     if rank == 1:
+        time.sleep(2 * hanging._BEAT_S)  # what it last wrote is where it died
         os.kill(os.getpid(), signal.SIGKILL)
     loop.window()
 
