@@ -95,7 +95,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     with ExitStack() as state.skipping, _in_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
-            if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
+            if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
                 clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())

@@ -91,7 +91,7 @@ def _whole() -> list[Case]:
     add("scaled loss", (1, 2, 3), backward="scaled loss", **clipped)
     add("bare backward", (1, 2, 3), backward="loss", counts="labels", **clipped)
     add("thorough", EVERY_STAGE, block={"check": "thorough"}, **clipped)
-    add("every norm", (0,), block={"report_norm": "always"})
+    add("every norm", EVERY_STAGE, ("fp32", "bf16"), block={"report_norm": "always"})
     add("look-ahead", EVERY_STAGE, look_ahead=True, **clipped)
     add("overflow", EVERY_STAGE, ("fp16",), windows=(2, 2, 2), overflows_in=1)
     add("two groups", EVERY_STAGE, optimizer="sgd in two groups", **clipped)
