@@ -292,6 +292,17 @@ def set_gradients_to_zero(engine: Any) -> None:
         engine.optimizer.zero_grad()
 
 
+@contextmanager
+def reducing_nothing(engine: Any) -> Iterator[None]:
+    """The end of `coalesce_grad_reduction` does not reduce what was held back."""
+
+    def nothing(*_: Any) -> None:
+        return None
+
+    with overriding(engine, _flush_coalesced_reduction_zero12=nothing, _flush_coalesced_reduction_zero3=nothing):
+        yield
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 

@@ -67,6 +67,9 @@ class EngineState:
 
     gathering: Gathering | None = None
     totals: WindowTotals | None = None
+    checked: WindowTotals | None = None
+    """Those that were compared between ranks already."""
+
     coalescing: ExitStack | None = None
     """Closes DeepSpeed's `coalesce_grad_reduction`, which is open from the first micro-batch to the boundary."""
 

@@ -95,7 +95,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     with ExitStack() as state.skipping, inside_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
-            if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
+            if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
                 clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
@@ -170,6 +170,8 @@ def flush(engine: TokenWeightedEngine) -> bool:
     try:
         if state.coalescing is not None:
             stop_coalescing(engine)
+            # DeepSpeed puts back what it was at the window's first micro-batch.
+            engine._is_gradient_accumulation_boundary = True
         elif private.manages_accumulation(engine):
             private.finish_reduction(engine)
         engine.step()

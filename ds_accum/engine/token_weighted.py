@@ -61,6 +61,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""
         if not (torch.is_grad_enabled() and self.module.training):
             return super().forward(*inputs, **kwargs)
+        check_size(self)
         with self._watched("forward"):
             return self._forward_in_training(inputs, kwargs)
 

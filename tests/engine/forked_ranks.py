@@ -143,21 +143,28 @@ def _has_ended(running: _Running) -> bool:
 
 
 def _answer(running: _Running) -> dict[str, Any]:
-    values, errors = [], []
+    values, errors, outputs = [], [], []
     for rank in range(running.job["ranks"]):
+        log = running.folder / f"rank{rank}.log"
+        last = log.read_text("utf-8", "replace")[-12_000:] if log.exists() else ""
+        outputs.append(last)
         path = running.folder / f"rank{rank}.json"
         if path.exists():
             said = json.loads(path.read_text("utf-8"))
             values.append(said["value"])
             errors.append(said["error"])
             continue
-        log = running.folder / f"rank{rank}.log"
-        last = log.read_text("utf-8", "replace")[-4000:] if log.exists() else ""
         code = running.exits[rank]
         values.append(None)
         errors.append(f"{'was killed' if code == -signal.SIGKILL else f'exited with {code}'}; it said last:\n{last}")
     seconds = time.monotonic() - running.started
-    return {"name": running.job["name"], "values": values, "errors": errors, "seconds": round(seconds, 2)}
+    return {
+        "name": running.job["name"],
+        "values": values,
+        "errors": errors,
+        "seconds": round(seconds, 2),
+        "outputs": outputs,
+    }
 
 
 # --- one rank ---------------------------------------------------------------------------------------------------------

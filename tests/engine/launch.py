@@ -51,6 +51,8 @@ class Answer:
     values: tuple[Any, ...]
     errors: tuple[str | None, ...]
     seconds: float
+    outputs: tuple[str, ...] = ()
+    """The end of what each rank printed."""
 
     @property
     def failed(self) -> bool:
@@ -83,7 +85,10 @@ def launch(jobs: Iterable[Job], *, timeout: float = 900.0) -> dict[str, Answer]:
     results = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {
         result["name"]: Answer(
-            values=tuple(result["values"]), errors=tuple(result["errors"]), seconds=result["seconds"]
+            values=tuple(result["values"]),
+            errors=tuple(result["errors"]),
+            seconds=result["seconds"],
+            outputs=tuple(result["outputs"]),
         )
         for result in results
     }

@@ -1,42 +1,44 @@
-"""The order of events in a window, as evidence."""
+"""The log of a window's events: as many updates as a step has are one, one too many is another."""
 
 from __future__ import annotations
 
-from ds_accum.engine.events import EventLog
+import pytest
+
+from ds_accum.engine.events import Event, EventLog
 from ds_accum.engine.report import EventCounts
 
-
-def test_events_are_kept_in_order_and_counted() -> None:
-    log = EventLog()
-    for event in ("backward", "reduce", "backward", "reduce", "norm", "update", "zero"):
-        log.add(event)  # type: ignore[arg-type]
-    assert log.events == ("backward", "reduce", "backward", "reduce", "norm", "update", "zero")
-    assert log.counts() == EventCounts(backwards=2, reductions=2, norms=1, updates=1, zeroings=1)
+STEP: tuple[Event, ...] = ("backward", "backward", "reduce", "norm")
 
 
-def test_an_update_of_several_parameter_groups_is_one() -> None:
-    log = EventLog()
-    for _ in range(3):
-        log.add("update")
-    assert log.events == ("update",)
+def _log(*events: Event, updates_a_step: int = 1) -> EventLog:
+    log = EventLog(updates_a_step)
+    for event in events:
+        log.add(event)
+    return log
 
 
-def test_an_update_after_something_else_is_another() -> None:
-    log = EventLog()
-    for event in ("update", "zero", "update"):
-        log.add(event)  # type: ignore[arg-type]
-    assert log.counts().updates == 2
+def test_the_events_of_a_step_are_counted_in_order() -> None:
+    log = _log(*STEP, "update", "zero")
+    assert log.events == (*STEP, "update", "zero")
+    assert log.counts() == EventCounts(backwards=2, reductions=1, norms=1, updates=1, zeroings=1)
 
 
-def test_a_second_norm_is_not_hidden() -> None:
-    log = EventLog()
-    log.add("norm")
-    log.add("norm")
-    assert log.counts().norms == 2
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_an_update_in_parts_is_one_and_a_second_one_is_told(parts: int) -> None:
+    once = _log(*STEP, *["update"] * parts, "zero", updates_a_step=parts)
+    twice = _log(*STEP, *["update"] * (2 * parts), "zero", updates_a_step=parts)
+    begun = _log(*STEP, *["update"] * (parts + 1), "zero", updates_a_step=parts)
+    assert [log.counts().updates for log in (once, twice, begun)] == [1, 2, 2]
 
 
-def test_a_new_window_begins_empty() -> None:
-    log = EventLog()
-    log.add("backward")
+def test_a_cleared_log_begins_a_new_step() -> None:
+    log = _log(*STEP, "update", updates_a_step=2)
     log.clear()
-    assert log.events == () and log.counts() == EventCounts(backwards=0, reductions=0, norms=0, updates=0, zeroings=0)
+    log.add("update")
+    log.add("update")
+    assert log.counts().updates == 1
+
+
+def test_gradients_count_as_zeroed_where_they_are_zero_at_the_end() -> None:
+    assert _log("zero", "update").counts().zeroings == 0
+    assert _log("update", "zero", "zero").counts().zeroings == 1

@@ -20,8 +20,9 @@ class UnevenMicroBatchesError(MisuseError):
 
 def check_evenness(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     """At the boundary, on all ranks alike."""
-    if totals.per_rank is None:
+    if totals.per_rank is None or engine._accumulation.checked is totals:
         return
+    engine._accumulation.checked = totals  # `flush` asks before its step does
     constants = {rank.constant for rank in totals.per_rank if rank.micro_batches}
     if len(constants) > 1:
         raise AccumulationError(

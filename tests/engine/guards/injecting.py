@@ -23,6 +23,7 @@ class Injection:
     """
 
     function: str
+    module: str = "guards.misuses"
     stages: tuple[int, ...] = EVERY_STAGE
     dtype: Dtype = "fp32"
     error: str | None = None
@@ -52,7 +53,7 @@ class Injection:
         case = self.case(stage)
         arguments = {
             "case": asdict(case),
-            "module": "guards.misuses",
+            "module": self.module,
             "functions": [self.function],
             "modes": self.modes(stage),
         }
@@ -65,9 +66,8 @@ class Injection:
         return [value[f"{self.function} {mode}"] for value in answer.values]
 
     def _name(self, stage: int) -> str:
-        return " ".join(
-            (self.case(stage).name, f"clipping {self.clipping:g}", str(dict(self.config)), str(dict(self.block)))
-        )
+        settings = (self.clipping, self.windows, dict(self.config), dict(self.block))
+        return " ".join((self.case(stage).name, *map(str, settings)))
 
 
 def jobs_of(*injections: Injection) -> list[Job]:
@@ -107,11 +107,11 @@ def check_misuse(injection: Injection, stage: int, mode: str, answers: Mapping[s
                 return
             text = ours[0]
         assert re.search(injection.says, text), text
-        assert re.search(r"\bstep 1\b|\b2 backwards\b|\bstep 11\b", text), text
+        assert re.search(r"\bstep 11?\b", text), text
         # What it would have cost, then what to do.
         fact, _, remedy = text.partition("; ")
         assert ":" in fact and remedy, text
-        assert text[0].islower() or text.startswith("ZeRO")
+        assert not text[0].isupper()
         assert not text.endswith(".")
 
 

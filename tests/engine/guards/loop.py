@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed
 from cases import Case, case_of, samples_of
 from model import batch_of, num_tokens
 from torch import Tensor
@@ -116,7 +117,8 @@ def _attempt(run: Misuse, case: Case, rank: int) -> dict[str, Any]:
         said["warnings"] = [str(w.message) for w in caught if not issubclass(w.category, FutureWarning)]
         said["misuses"] = [dict(report.misuses) for report in loop.reports]
         said["steps"] = [_step(report) for report in loop.reports]
-        loop.engine.destroy()
+        if torch.distributed.is_initialized():  # not on a rank that has left
+            loop.engine.destroy()
     return said
 
 

@@ -59,15 +59,7 @@ TWINS = (
     Injection(function="write_to_data_between", stages=(0, 1)),
     Injection(function="keep_the_replicas", stages=(0, 1), block={"check": "thorough"}),
 )
-NOTHING_TO_EDIT = (
-    Injection(function="leave_no_gradient_between", stages=(2, 3)),
-    Injection(
-        function="leave_no_gradient_between",
-        stages=(1,),
-        dtype="bf16",
-        config={"data_types": {"grad_accum_dtype": "fp32"}},
-    ),
-)
+NOTHING_TO_EDIT = (Injection(function="leave_no_gradient_between", stages=(2, 3)),)
 JOBS = jobs_of(*MISUSES, *TWINS, *NOTHING_TO_EDIT)
 
 

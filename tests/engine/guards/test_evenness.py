@@ -62,3 +62,6 @@ def test_ranks_with_as_many_micro_batches_are_silent_in_an_incomplete_window_too
     injection: Injection, stage: int, mode: str, answers: Mapping[str, Answer]
 ) -> None:
     check_silence(injection, stage, mode, answers)
+    assert all(
+        [step["micro_batches"] for step in found["steps"]] == [1, 2] for found in injection.found(answers, stage, mode)
+    )
