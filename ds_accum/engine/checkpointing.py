@@ -1,9 +1,16 @@
-"""What of the engine goes into a checkpoint: the constant of the next window, for a run resumed to the last bit."""
+"""What of the engine goes into a checkpoint: the constant of the next window, for a run resumed to the last bit.
+
+And when a checkpoint is the latest one: once it is whole. In DeepSpeed, rank 0 says so when its own part is written; a
+job that is killed then can't be resumed, as its latest checkpoint lacks what other ranks did not get to write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.stepping import inside_step
@@ -12,7 +19,7 @@ from ds_accum.errors import AccumulationError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["give_up_window", "take_engine_state", "with_engine_state"]
+__all__ = ["give_up_window", "mark_latest", "take_engine_state", "with_engine_state"]
 
 _KEY = "ds_accum"
 
@@ -59,3 +66,12 @@ def take_engine_state(engine: TokenWeightedEngine, client_state: Any) -> Any:
         if isinstance(ours, Mapping):
             state.next_constant = ours.get("next_constant")
     return client_state
+
+
+def mark_latest(engine: TokenWeightedEngine, folder: str, tag: Any) -> None:
+    """Makes a checkpoint that all ranks have written the latest one of its folder, at once or not at all."""
+    if engine.global_rank == 0:
+        partial = Path(folder) / "latest.part"
+        partial.write_text(str(tag), encoding="utf-8")
+        partial.replace(Path(folder) / "latest")
+    comm.barrier()

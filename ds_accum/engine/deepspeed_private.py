@@ -320,6 +320,12 @@ def manages_accumulation(engine: Any) -> bool:
     return bool(managed()) if managed is not None else True
 
 
+def marks_latest_later(engine: Any) -> bool:
+    """Whether a checkpoint is written in the background, and becomes the latest one when that is done."""
+    decoupled = getattr(engine.checkpoint_engine, "is_decoupled", None)
+    return bool(decoupled()) if decoupled is not None else False
+
+
 # --- what DeepSpeed did while it was initialized ----------------------------------------------------------------------
 
 

@@ -42,6 +42,9 @@ class StepReport:
     micro_batches: int
     """Micro-batches of the window on this rank."""
 
+    ranks: int
+    """Ranks of the group that gradients are reduced over."""
+
     num_tokens: int | None
     """Counted tokens of the window, over all micro-batches and ranks; None where counts are not known (micro_batch)."""
 
@@ -49,7 +52,7 @@ class StepReport:
     """Tokens of the rank that has the fewest; None above 1,024 ranks, where only sums are exchanged."""
 
     min_rank: int | None
-    """That rank, of the group that gradients are reduced over."""
+    """That rank, of the same group."""
 
     max_rank_tokens: int | None
     """Tokens of the rank that has the most."""

@@ -236,11 +236,11 @@ def _report(
     norm = None if state.skip_reason in ("non-finite loss", "no counted token") else _norm(engine)
     clipping = float(engine.gradient_clipping())
     weight = totals.num_tokens or (0 if state.window.by_token else totals.micro_batches)
-    ranks = totals.per_rank or ()
-    tokens = [rank.num_tokens for rank in ranks if rank.num_tokens is not None]
+    tokens = [rank.num_tokens for rank in totals.per_rank or () if rank.num_tokens is not None]
     return StepReport(
         step=engine.global_steps,
         micro_batches=len(state.window.micro_batches),
+        ranks=comm.get_world_size(state.group),
         num_tokens=totals.num_tokens,
         min_rank_tokens=min(tokens, default=None),
         min_rank=tokens.index(min(tokens)) if tokens else None,

@@ -11,7 +11,7 @@ and sees to it that a number is in the right place by then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from ds_accum.engine.counting import as_count, denominator_of
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
+from ds_accum.engine.guards.hanging import watched
 from ds_accum.engine.guards.leaving import warn_if_left_open
 from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
 from ds_accum.engine.guards.saving import check_checkpointing
@@ -62,7 +63,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if not (torch.is_grad_enabled() and self.module.training):
             return super().forward(*inputs, **kwargs)
         check_size(self)
-        with self._watched("forward"):
+        with watched(self, "forward"):
             return self._forward_in_training(inputs, kwargs)
 
     def _forward_in_training(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -97,6 +98,12 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
         Raises CountError, before anything is accumulated, where the number of tokens is not known.
         """
+        with watched(self, "backward"):
+            return self._backward(loss, num_tokens, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
+
+    def _backward(
+        self, loss: Tensor, num_tokens: int | Tensor | None, *, retain_graph: bool, scale_wrt_gas: bool
+    ) -> Tensor:
         if not is_scalar_loss(loss):
             stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
             return stock
@@ -108,7 +115,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
         hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
-            with self._watched("backward"), self._noting_failure():
+            with self._noting_failure():
                 super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
         finally:
             hook.remove()
@@ -123,7 +130,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         full = in_float32(loss, self._accumulation.half)
         super().scale(full)  # its checks, and its mark that a backward is expected
         self._check_before_backward()
-        seed = self._take_in(loss, num_tokens)
+        with watched(self, "backward"):
+            seed = self._take_in(loss, num_tokens)
         self._gather_before_the_last_backward()
         self._accumulation.scaled = True
         return full * seed.to(full.dtype)
@@ -151,7 +159,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         micro-batches.
         """
         check_size(self)
-        with self._watched("flush"):
+        with watched(self, "flush"):
             return stepping.flush(self)
 
     @contextmanager
@@ -165,7 +173,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
         check_size(self)
         check_boundary_is_met(self)
-        with self._watched("step"):
+        with watched(self, "step"):
             return self._step(*arguments, **options)
 
     def _step(self, *arguments: Any, **options: Any) -> Any:
@@ -176,18 +184,30 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 return super().step(*arguments, **options)
         return super().step(*arguments, **options)
 
-    def save_checkpoint(self, save_dir: str, tag: Any = None, client_state: Any = None, **options: Any) -> Any:
-        """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit."""
+    def save_checkpoint(
+        self, save_dir: str, tag: Any = None, client_state: Any = None, save_latest: bool = True, **options: Any
+    ) -> Any:
+        """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit.
+
+        It becomes the latest checkpoint once every rank has written its part.
+        """
         check_checkpointing(self, "save_checkpoint")
-        with_ours = checkpointing.with_engine_state(self, client_state)
-        return super().save_checkpoint(save_dir, tag, client_state=with_ours, **options)
+        options["client_state"] = checkpointing.with_engine_state(self, client_state)
+        with watched(self, "save_checkpoint", limited=False):
+            if not save_latest or private.marks_latest_later(self):
+                return super().save_checkpoint(save_dir, tag, save_latest=save_latest, **options)
+            tag = f"global_step{self.global_steps}" if tag is None else tag
+            saved = super().save_checkpoint(save_dir, tag, save_latest=False, **options)
+            checkpointing.mark_latest(self, save_dir, tag)
+            return saved
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's; a window that was open is given up."""
         if self._accumulation.failure is None:
             check_checkpointing(self, "load_checkpoint")
         checkpointing.give_up_window(self)
-        path, client_state = super().load_checkpoint(*arguments, **options)
+        with watched(self, "load_checkpoint", limited=False):
+            path, client_state = super().load_checkpoint(*arguments, **options)
         return path, checkpointing.take_engine_state(self, client_state)
 
     def zero_grad(self) -> None:
@@ -228,7 +248,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             if not state.scaled and state.bare_seed is None:
                 private.require_torch_style_backward(self)
                 self._check_before_backward()
-                state.bare_seed = self._take_in_bare()
+                with watched(self, "backward"):
+                    state.bare_seed = self._take_in_bare()
                 self._gather_before_the_last_backward()
             # The seed has the loss scale in it.
             self._manual_backward_expected = True
@@ -365,15 +386,6 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # A norm outside the step is one of a gradient that is not complete.
         if self._accumulation.in_step or event == "norm":
             self._accumulation.events.add(event)
-
-    def _watched(self, call: str) -> AbstractContextManager[None]:
-        """A call in which this rank may wait for others."""
-        state = self._accumulation
-        if state.watchdog is None:
-            return nullcontext()
-        return state.watchdog.inside(
-            call, step=self.global_steps + 1, micro_batch=len(state.window.micro_batches) + (call == "forward")
-        )
 
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:

@@ -43,6 +43,7 @@ class Steps:
     """One entry a step in every column, by rising step number. What the log says null for is nan, or NO_COUNT."""
 
     step: array[int] = field(default_factory=_counts)
+    ranks: array[int] = field(default_factory=_counts)
     num_tokens: array[int] = field(default_factory=_counts)
     min_rank_tokens: array[int] = field(default_factory=_counts)
     min_rank: array[int] = field(default_factory=_counts)

@@ -42,6 +42,7 @@ _WORDS: dict[Any, float] = {None: math.nan, "nan": math.nan, "inf": math.inf, "-
 # Key of a line -> the types it may have.
 _COUNTS = {
     "step": _COUNT,
+    "ranks": _COUNT,
     "num_tokens": _COUNT | {_NULL},
     "min_rank_tokens": _COUNT | {_NULL},
     "min_rank": _COUNT | {_NULL},

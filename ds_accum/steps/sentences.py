@@ -116,16 +116,12 @@ def _ranks(tokens: RankTokens | None) -> str:
     if tokens is None:
         return "no step says which rank had how many"
     if tokens.rank is None:
-        return "all ranks have equally many in every step" if tokens.ranks != 1 else "there is one rank"
-    text = f"rank {tokens.rank} in {percent(tokens.share)} of the steps"
-    if tokens.over_mean is None or tokens.ranks is None:
-        return f"{text}; by how much is unknown: the number of ranks changed"
-    least = "" if tokens.ranks_are_certain else "at least "
-    unequal = (tokens.steps - tokens.equal_steps) / tokens.steps
-    chance = f"; by chance it would be {percent(unequal / tokens.ranks)}" if tokens.ranks_are_certain else ""
+        return "all ranks have equally many in every step" if tokens.max_ranks > 1 else "there is one rank"
+    fewest, most = tokens.min_ranks, tokens.max_ranks
+    ranks = f"{most}" if fewest == most else f"{fewest} to {most}"
     return (
-        f"{text}, with {least}{percent(tokens.over_mean)} more than the mean of {least}{tokens.ranks} ranks (median),"
-        f" which wait for it{chance}"
+        f"rank {tokens.rank} in {percent(tokens.share)} of the steps, with {percent(tokens.over_mean)} more than the"
+        f" mean of {ranks} ranks (median), which wait for it; by chance it would be {percent(tokens.share_by_chance)}"
     )
 
 

@@ -15,7 +15,7 @@ from launch import Job
 Dtype = Literal["fp32", "bf16", "fp16"]
 
 LENGTH = 16
-"""Tokens of a sample; `LONG` of one whose counts jump."""
+"""Tokens of a sample; `LONG` of one whose counts jump, or are a thousand times those of another rank."""
 LONG = 256
 _UNEVEN = (1, 16, 3, 9)
 _EMPTY = frozenset({(1, 10), (1, 11), (2, 4), (2, 5)})
@@ -41,7 +41,7 @@ class Case:
     micro_batch_size: int = 2
     windows: tuple[int, ...] = (4, 4, 4)
     clipping: float = 0.0
-    data: Literal["uneven", "even", "jumping"] = "uneven"
+    data: Literal["uneven", "even", "jumping", "one-sided", "empty"] = "uneven"
     optimizer: str = "sgd"
     loss: Literal["mean", "sum"] = "mean"
     counts: Literal["given", "labels", "shifted labels", "function"] = "given"
@@ -65,7 +65,7 @@ class Case:
     @property
     def length(self) -> int:
         """Tokens of a sample, counted or not."""
-        return LONG if self.data == "jumping" else LENGTH
+        return LONG if self.data in ("jumping", "one-sided") else LENGTH
 
     def job(self, function: str = "training:run") -> Job:
         """This case as a job of a launch."""
@@ -93,6 +93,12 @@ def valid_length(case: Case, window: int, sample: int) -> int:
     """How many labels of a sample are not ignored, counted from its beginning."""
     if case.data == "even":
         return 8
+    if case.data == "empty":
+        return 0
+    if case.data == "one-sided":
+        # Of a micro-batch of four samples the last rank counts 1,024 tokens, the others one.
+        micro_batch, first = divmod(sample, 4)
+        return LONG if micro_batch % case.ranks == case.ranks - 1 else int(first == 0)
     if case.data == "jumping":
         # A window of single tokens, one of a thousand, then both: 1 and 1,024 in micro-batches of four.
         micro_batch, first = divmod(sample, 4)

@@ -27,13 +27,10 @@ from typing import Any
 os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TORCHINDUCTOR_COMPILE_THREADS="1")
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
 
-MOMENT = 5.0
-"""Seconds that the other ranks of a job get once one of them has ended."""
-
 
 @dataclass(slots=True)
 class _Running:
-    """A job whose ranks are running: rank by process id, and how each of them ended."""
+    """A job whose ranks are running: rank by process id, and how and when each of them ended."""
 
     job: dict[str, Any]
     folder: Path
@@ -41,6 +38,7 @@ class _Running:
     deadline: float
     processes: dict[int, int] = field(default_factory=dict)
     exits: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, float] = field(default_factory=dict)
 
 
 def main(ranks_at_once: str, folder: str) -> None:
@@ -51,11 +49,10 @@ def main(ranks_at_once: str, folder: str) -> None:
     gc.collect()
     gc.freeze()
     running: list[_Running] = []
-    waiting = list(enumerate(jobs))
+    waiting = dict(enumerate(jobs))
     while waiting or running:
-        while waiting and _fits(waiting[0][1], running, int(ranks_at_once)):
-            number, job = waiting.pop(0)
-            running.append(_start(job, Path(folder) / str(number)))
+        while (number := _next(waiting, running, int(ranks_at_once))) is not None:
+            running.append(_start(waiting.pop(number), Path(folder) / str(number)))
         for item in list(running):
             if _has_ended(item):
                 running.remove(item)
@@ -105,8 +102,14 @@ def _compile_nothing_more(name: str, **_: Any) -> None:
     raise RuntimeError(f"{name} has to be compiled before the first rank starts")
 
 
-def _fits(job: dict[str, Any], running: list[_Running], ranks_at_once: int) -> bool:
-    return not running or sum(item.job["ranks"] for item in running) + job["ranks"] <= ranks_at_once
+def _next(waiting: dict[int, dict[str, Any]], running: list[_Running], ranks_at_once: int) -> int | None:
+    """The number of the first job that comes after none that is not over, if there is room for its ranks."""
+    unfinished = {job["name"] for job in [*waiting.values(), *(item.job for item in running)]}
+    for number, job in waiting.items():
+        if job["after"] not in unfinished:
+            ranks = sum(item.job["ranks"] for item in running)
+            return number if not running or ranks + job["ranks"] <= ranks_at_once else None
+    return None
 
 
 def _start(job: dict[str, Any], folder: Path) -> _Running:
@@ -127,10 +130,11 @@ def _has_ended(running: _Running) -> bool:
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
                 running.exits[rank] = os.waitstatus_to_exitcode(status)
+                running.ends[rank] = time.monotonic() - running.started
     if len(running.exits) == len(running.processes):
         return True
     if running.exits:
-        running.deadline = min(running.deadline, time.monotonic() + MOMENT)
+        running.deadline = min(running.deadline, running.started + min(running.ends.values()) + running.job["moment"])
     if time.monotonic() >= running.deadline:
         for process, rank in running.processes.items():
             if rank not in running.exits:
@@ -164,6 +168,7 @@ def _answer(running: _Running) -> dict[str, Any]:
         "errors": errors,
         "seconds": round(seconds, 2),
         "outputs": outputs,
+        "ends": [round(running.ends[rank], 2) for rank in range(running.job["ranks"])],
     }
 
 
@@ -213,6 +218,8 @@ def _join(job: dict[str, Any], rank: int, folder: Path) -> None:
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT="29500",
     )
+    if job["store"] == "rank 0":
+        _meet_at_rank_0(rank, job["ranks"], folder / "port")
     deepspeed.init_distributed(
         dist_backend="gloo",
         auto_mpi_discovery=False,
@@ -221,6 +228,21 @@ def _join(job: dict[str, Any], rank: int, folder: Path) -> None:
         world_size=job["ranks"],
         verbose=False,
     )
+
+
+def _meet_at_rank_0(rank: int, ranks: int, port: Path) -> None:
+    """Joins the ranks over a store that rank 0 serves, at a port that it writes down; DeepSpeed finds them joined."""
+    import torch.distributed as dist
+
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, ranks, is_master=True, wait_for_workers=False)
+        port.with_suffix(".part").write_text(str(store.port), "utf-8")
+        port.with_suffix(".part").rename(port)
+    else:
+        while not port.exists():
+            time.sleep(0.01)
+        store = dist.TCPStore("127.0.0.1", int(port.read_text("utf-8")), ranks, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 FOLDER = Path(__file__).resolve().parent
 WORKER = FOLDER / "forked_ranks.py"
@@ -31,7 +31,9 @@ class Job:
     """One function on some ranks. `function` is "module:name", the module lying in `tests/engine`.
 
     It is called as `name(arguments, rank, folder)` once the ranks are joined. `arguments` and what it returns are such
-    as JSON can say; `folder`, of this job alone, is the working directory. `timeout` is in seconds.
+    as JSON can say; `folder`, of this job alone, is the working directory. `timeout` is in seconds; once a rank has ended,
+    the others have `moment` seconds left. `after` names an earlier job that has to be over before this one starts.
+    The ranks meet in a file, or with `"store": "rank 0"` as with DeepSpeed's launcher, where that rank serves the store.
     """
 
     name: str
@@ -39,17 +41,22 @@ class Job:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 2
     timeout: float = 60.0
+    moment: float = 5.0
+    after: str | None = None
+    store: Literal["file", "rank 0"] = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What became of a job: what each rank returned, None for one that failed, and why it did, None for one that did not.
 
-    A rank that hung until the job's time was up, or died, has its last output as the reason.
+    A rank that hung until the job's time was up, or died, has its last output as the reason. `ends` is when each rank's
+    process ended, in seconds since the job began.
     """
 
     values: tuple[Any, ...]
     errors: tuple[str | None, ...]
+    ends: tuple[float, ...]
     seconds: float
     outputs: tuple[str, ...] = ()
     """The end of what each rank printed."""
@@ -69,17 +76,17 @@ class Answer:
         return self.values[0]
 
 
-def launch(jobs: Iterable[Job], *, timeout: float = 900.0) -> dict[str, Answer]:
+def launch(jobs: Iterable[Job], *, timeout: float = 900.0, ranks_at_once: int | None = None) -> dict[str, Answer]:
     """The answer to each job, by name. Raises RuntimeError if the worker itself fails, or takes longer than `timeout`.
 
-    With this call all processes that it started end, whatever happens.
+    As many ranks run at once as there are CPUs, unless `ranks_at_once` says that they mostly wait. With this call all processes that it started end, whatever happens.
     """
     lines = [json.dumps(asdict(job)) for job in jobs]
     if not lines:
         return {}
     folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
     try:
-        printed = _printed_by_worker("\n".join(lines), folder, timeout)
+        printed = _printed_by_worker("\n".join(lines), folder, timeout, ranks_at_once or os.cpu_count() or 1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     results = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
@@ -89,14 +96,15 @@ def launch(jobs: Iterable[Job], *, timeout: float = 900.0) -> dict[str, Answer]:
             errors=tuple(result["errors"]),
             seconds=result["seconds"],
             outputs=tuple(result["outputs"]),
+            ends=tuple(result["ends"]),
         )
         for result in results
     }
 
 
-def _printed_by_worker(lines: str, folder: Path, timeout: float) -> str:
+def _printed_by_worker(lines: str, folder: Path, timeout: float, ranks_at_once: int) -> str:
     worker = subprocess.Popen(
-        [sys.executable, str(WORKER), str(os.cpu_count() or 1), str(folder)],
+        [sys.executable, str(WORKER), str(ranks_at_once), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

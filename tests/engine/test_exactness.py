@@ -16,17 +16,10 @@ import pytest
 import worst
 from cases import Case
 from launch import Answer, launch
+from limits import HALF_PRECISION, limit_of
 
-FP32_UNCLIPPED, FP32_CLIPPED = 1e-5, 1e-4
-"""Largest error of an update in fp32. The rounding of parameters is the same, whether the update is clipped or not."""
 FP32_NORM = 1e-6
 LOSS = 1e-6
-TIMES_STOCK = 2.0
-"""How many times the error of stock DeepSpeed on equal counts a bf16 or fp16 run may have."""
-HALF_PRECISION = 1e-2
-"""What no bf16 or fp16 run may pass, whatever stock DeepSpeed does."""
-MUON = 2e-2
-"""Muon's iteration runs in fp16, whatever the rest does."""
 OFF = 0.1
 """An error that training notices."""
 
@@ -68,7 +61,7 @@ def test_a_step_is_the_step_on_the_mean_over_all_counted_tokens(case: Case, answ
         because = "overflow" if case.dtype == "fp16" else "non-finite gradient"
         assert found["steps"][case.overflows_in]["skipped_because"] == because
 
-    limit = _limit(case, answers)
+    limit = limit_of(case, answers)
     errors = found["error"]["token"]
     for error in errors:
         worst.note(_group(case), "update", error, case.name)
@@ -85,7 +78,7 @@ def test_a_report_says_what_the_step_was(case: Case, answers: Answers) -> None:
     steps = found["steps"]
     assert [step["num_tokens"] for step in steps] == found["true_tokens"]
     assert [step["micro_batches"] for step in steps] == list(case.windows)
-    limit = _limit(case, answers)
+    limit = limit_of(case, answers)
     exact = case.dtype == "fp32" and case.optimizer != "muon"
     rounding = FP32_NORM if exact else limit
     for window, step in enumerate(steps):
@@ -134,7 +127,7 @@ def test_the_measure_can_fail_as_stock_deepspeed_on_uneven_counts_does(case: Cas
     found = answers[case.name].value()
     assert min(found["error"]["token"]) > OFF
     # It does what it means to do: a mean of means.
-    assert max(found["error"]["micro_batch"]) <= _limit(case, answers)
+    assert max(found["error"]["micro_batch"]) <= limit_of(case, answers)
 
 
 @pytest.mark.parametrize("case", _parameters(matrix.YARDSTICKS))
@@ -151,18 +144,6 @@ def test_the_engine_refuses_sums_that_nothing_can_be_folded_into(case: Case, ans
     answer = answers[case.name]
     assert answer.failed
     assert all("gradient_allreduce_op" in (error or "") for error in answer.errors), answer.report
-
-
-def _limit(case: Case, answers: Answers) -> float:
-    """The largest error that an update of this case may have."""
-    if case.optimizer == "muon":
-        return MUON
-    if case.dtype == "fp32":
-        return FP32_CLIPPED if case.clipping == matrix.ACTIVE else FP32_UNCLIPPED
-    yardstick = matrix.yardstick_of(case)
-    assert yardstick is not None
-    stock = answers[yardstick.name].value()["error"]["token"]
-    return min(TIMES_STOCK * max(stock), HALF_PRECISION)
 
 
 def _group(case: Case) -> str:

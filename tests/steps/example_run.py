@@ -21,6 +21,7 @@ def report(step: int = 1, **changes: Any) -> StepReport:
     values: dict[str, Any] = {
         "step": step,
         "micro_batches": 8,
+        "ranks": 4,
         "num_tokens": 4000,
         "min_rank_tokens": 900,
         "min_rank": 1,

@@ -43,7 +43,16 @@ def test_every_number_of_a_real_log_is_read_as_it_was_reported(tmp_path: Path) -
     reports = list(example_run(600))
     log = read_logs([str(write_log(tmp_path / "steps.jsonl", reports))])
     assert log.notes == () and len(log.steps) == 600
-    for name in ("step", "num_tokens", "min_rank", "max_rank_tokens", "learning_rate", "loss_scale", "seconds"):
+    for name in (
+        "step",
+        "ranks",
+        "num_tokens",
+        "min_rank",
+        "max_rank_tokens",
+        "learning_rate",
+        "loss_scale",
+        "seconds",
+    ):
         assert list(getattr(log.steps, name)) == [getattr(item, name) for item in reports]
     for name in ("loss", "grad_norm", "clip_coefficient", "weighting_skew"):
         for read_value, item in zip(getattr(log.steps, name), reports, strict=True):
@@ -70,7 +79,7 @@ def test_what_nobody_counts_or_takes_is_no_number() -> None:
 
 
 def test_keys_of_a_newer_release_are_ignored() -> None:
-    assert len(read(line(ranks=[1, {"a": None}], events={**vars_of_events(), "guards": 1})).steps) == 1
+    assert len(read(line(hosts=[1, {"a": None}], events={**vars_of_events(), "guards": 1})).steps) == 1
 
 
 def vars_of_events() -> dict[str, int]:

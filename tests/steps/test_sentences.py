@@ -58,22 +58,52 @@ def parts_of(*changes: dict[str, Any]) -> dict[str, str]:
             "most tokens",
             "all ranks have equally many in every step",
         ),
-        ([{"num_tokens": 9, "min_rank_tokens": 9, "max_rank_tokens": 9}], "most tokens", "there is one rank"),
         (
-            [{"num_tokens": 90, "min_rank_tokens": 10, "max_rank_tokens": 30, "max_rank": 2, "min_rank": 0}],
+            [{"ranks": 1, "num_tokens": 9, "min_rank_tokens": 9, "max_rank_tokens": 9}],
+            "most tokens",
+            "there is one rank",
+        ),
+        (
+            [
+                {
+                    "ranks": 3,
+                    "num_tokens": 60,
+                    "min_rank_tokens": 10,
+                    "max_rank_tokens": 30,
+                    "max_rank": 2,
+                    "min_rank": 0,
+                }
+            ],
             "most tokens",
             (
-                "rank 2 in 100 % of the steps, with at least 0 % more than the mean of at least 3 ranks (median), which wait"
-                " for it"
+                "rank 2 in 100 % of the steps, with 50 % more than the mean of 3 ranks (median), which wait for it; by chance"
+                " it would be 33.3 %"
             ),
         ),
         (
             [
-                {"num_tokens": 21, "min_rank_tokens": 10, "max_rank_tokens": 11, "max_rank": 1, "min_rank": 0},
-                {"num_tokens": 41, "min_rank_tokens": 10, "max_rank_tokens": 11, "max_rank": 3, "min_rank": 0},
+                {
+                    "ranks": 2,
+                    "num_tokens": 40,
+                    "min_rank_tokens": 18,
+                    "max_rank_tokens": 22,
+                    "max_rank": 1,
+                    "min_rank": 0,
+                },
+                {
+                    "ranks": 4,
+                    "num_tokens": 40,
+                    "min_rank_tokens": 9,
+                    "max_rank_tokens": 11,
+                    "max_rank": 1,
+                    "min_rank": 0,
+                },
             ],
             "most tokens",
-            "rank 1 in 50 % of the steps; by how much is unknown: the number of ranks changed",
+            (
+                "rank 1 in 100 % of the steps, with 10 % more than the mean of 2 to 4 ranks (median), which wait for it; by"
+                " chance it would be 37.5 %"
+            ),
         ),
         ([{"loss_scale": 1.0}], "loss scale", "1, nothing is scaled"),
         ([{"loss_scale": 512.0}], "loss scale", "512 throughout"),

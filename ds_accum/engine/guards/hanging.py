@@ -2,8 +2,9 @@
 
 Each rank notes, in one attribute, which call of the engine it is in. A thread writes that to the job's store once a
 second and looks how long this rank has been in the same call: after `timeout_s` it says where every rank is, shows
-where the main thread stands, and ends the process. Time outside the engine (evaluation, data, saving) never counts.
-When a collective fails because a rank has died, the same notes say which one it was.
+where the main thread stands, and ends the process. Time outside the engine (evaluation, data) never counts, nor do
+checkpoints. When a collective fails because a rank has died, the same notes say which one it was: the first rank that
+knows tells the others, whose own collectives may fail only when that one has ended as well.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import time
 import traceback
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["EXIT_STATUS", "Watchdog", "watch_hangs"]
+__all__ = ["EXIT_STATUS", "Watchdog", "watch_hangs", "watched"]
 
 EXIT_STATUS = 85
 """With which a rank ends that has waited for too long."""
@@ -30,6 +31,11 @@ EXIT_STATUS = 85
 _BEAT_S = 1.0
 _SILENT_S = 5.0
 """A rank that has written nothing for so long is gone."""
+
+_LOST = ("connection", "peer", "broken pipe", "timed out", "timeout", "socket", "recv", "nccl")
+"""What is in the errors of collectives that have lost a rank."""
+
+_STORE_IS_GONE = "  rank 0 does not answer: the job's store is gone, which it keeps unless the launcher does"
 
 _numbers = iter(range(1_000_000))
 
@@ -42,6 +48,8 @@ class Progress:
     micro_batch: int
     call: str | None
     since: float
+    limited: bool = True
+    """Whether the call may take `timeout_s` at most."""
 
 
 class Watchdog:
@@ -50,6 +58,7 @@ class Watchdog:
     def __init__(self, store: Any, *, rank: int, ranks: int, timeout_s: float, key: str) -> None:
         self._store, self._rank, self._ranks, self._timeout_s, self._key = store, rank, ranks, timeout_s, key
         self.progress = Progress(0, 0, None, time.monotonic())
+        self._gone: list[str] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ds-accum watchdog", daemon=True)
 
@@ -66,12 +75,12 @@ class Watchdog:
                 self._store.set(f"{self._key}/{self._rank}", "left|0|0|0")
 
     @contextmanager
-    def inside(self, call: str, *, step: int, micro_batch: int) -> Iterator[None]:
-        """Around a call of the engine. Nested calls count as the outermost."""
+    def inside(self, call: str, *, step: int, micro_batch: int, limited: bool = True) -> Iterator[None]:
+        """Around a call of the engine, that may take `timeout_s` if limited. Nested calls count as the outermost."""
         if self.progress.call is not None:
             yield
             return
-        self.progress = Progress(step, micro_batch, call, time.monotonic())
+        self.progress = Progress(step, micro_batch, call, time.monotonic(), limited)
         try:
             yield
         except RuntimeError as error:
@@ -83,13 +92,12 @@ class Watchdog:
     def _watch(self) -> None:
         beat = min(_BEAT_S, self._timeout_s / 4)
         while not self._stopped.wait(beat):
-            try:
+            with suppress(RuntimeError):  # the store may go with the rank that keeps it
                 self._write()
-            except RuntimeError:
-                return  # the store went with the rank that keeps it: the main thread hears of it in its collective
+                self._hear()
             progress = self.progress
             waited = time.monotonic() - progress.since
-            if progress.call is not None and waited > self._timeout_s:
+            if progress.call is not None and progress.limited and waited > self._timeout_s:
                 self._abort(progress, waited)
 
     def _write(self) -> None:
@@ -102,7 +110,7 @@ class Watchdog:
         _say(
             f"rank {self._rank} has been in {progress.call} for {waited:.0f} s (step {progress.step}, micro-batch "
             f"{progress.micro_batch}), longer than ds_accum.timeout_s = {self._timeout_s:g}; the ranks are at:",
-            *self.whereabouts(),
+            *self._whereabouts_if_known(),
             "it ends now; its main thread stands here:",
         )
         _show_main_thread()
@@ -111,18 +119,36 @@ class Watchdog:
     def _explain(self, error: RuntimeError) -> None:
         """Says which rank is gone, where an error is about a collective that lost one."""
         said = str(error).lower()
-        if not any(word in said for word in ("connection", "peer", "timed out", "timeout", "socket", "recv", "nccl")):
+        if not any(word in said for word in _LOST):
             return
         # A rank that has just died is told from a slow one by its silence.
         deadline = time.monotonic() + _SILENT_S + 2 * _BEAT_S
-        gone: list[str] = []
-        while not gone and time.monotonic() < deadline:
-            try:
-                gone = [line for line in self.whereabouts() if "silent" in line]
-            except RuntimeError:
-                gone = ["  rank 0, which keeps the store, does not answer"]
-            time.sleep(0 if gone else _BEAT_S / 2)
-        _say(f"rank {self._rank} lost its peers ({error}); of the others:", *(gone or ["  every rank still answers"]))
+        while not self._gone and time.monotonic() < deadline:
+            gone = [line for line in self._whereabouts_if_known() if "silent" in line or line == _STORE_IS_GONE]
+            if gone and not self._gone:
+                self._tell(gone)
+            time.sleep(0 if self._gone else _BEAT_S / 2)
+        gone = self._gone or ["  every rank still answers"]
+        _say(f"rank {self._rank} lost its peers ({error}); of the others:", *gone)
+
+    def _tell(self, gone: list[str]) -> None:
+        """Lets the others know which ranks are gone."""
+        self._gone = gone
+        with suppress(RuntimeError):
+            self._store.set(f"{self._key}/gone", "\n".join(gone))
+            if self._rank == 0:
+                time.sleep(2 * _BEAT_S)  # the store goes with this rank: until then they have heard
+
+    def _hear(self) -> None:
+        """Remembers what another rank has told."""
+        if not self._gone and self._store.check([f"{self._key}/gone"]):
+            self._gone = self._store.get(f"{self._key}/gone").decode().splitlines()
+
+    def _whereabouts_if_known(self) -> list[str]:
+        try:
+            return self.whereabouts()
+        except RuntimeError:
+            return [_STORE_IS_GONE]
 
     def whereabouts(self) -> list[str]:
         """A line a rank, those that are behind first."""
@@ -168,6 +194,15 @@ def watch_hangs(engine: TokenWeightedEngine) -> Watchdog | None:
     watchdog.start()
     weakref.finalize(engine, watchdog.stop)
     return watchdog
+
+
+def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> AbstractContextManager[None]:
+    """A call of the engine in which this rank may wait for others, for no longer than `timeout_s` if limited."""
+    state = engine._accumulation
+    if state.watchdog is None:
+        return nullcontext()
+    micro_batch = len(state.window.micro_batches) + (call in ("forward", "backward"))
+    return state.watchdog.inside(call, step=engine.global_steps + 1, micro_batch=micro_batch, limited=limited)
 
 
 def _say(first: str, *others: str) -> None:
