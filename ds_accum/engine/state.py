@@ -73,7 +73,7 @@ class EngineState:
     coalescing: ExitStack | None = None
     """Closes DeepSpeed's `coalesce_grad_reduction`, which is open from the first micro-batch to the boundary."""
 
-    checked: bool = False
+    compared: bool = False
     """Whether the first count was compared with its loss."""
 
     bare_seed: Tensor | None = None

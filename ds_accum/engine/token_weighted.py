@@ -76,8 +76,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending.loss = loss_in(output)
         if pending.loss is not None:
             on_gradient(pending.loss, self._seed_bare_backward)
-        if not state.checked:
-            state.checked = True
+        if not state.compared:
+            state.compared = True
             state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
         state.pending.add(pending)
         return output
