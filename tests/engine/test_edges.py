@@ -240,7 +240,7 @@ def test_a_flush_applies_what_there_is_and_says_whether_there_was_anything(stage
 def test_a_flush_with_different_numbers_of_micro_batches_raises_on_every_rank(stage: int, answers: Answers) -> None:
     for found in _each(answers, f"uneven flush, ZeRO-{stage}"):
         assert found["raised"].startswith(
-            "AccumulationError: ranks have different numbers of micro-batches: 1 on rank 1, 2 on rank 0"
+            "UnevenMicroBatchesError: ranks have different numbers of micro-batches in step 1: 1 on rank 1, 2 on rank 0"
         )
         assert found["moved"] == 0.0
 

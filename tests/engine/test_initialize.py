@@ -160,9 +160,9 @@ def test_what_the_config_alone_tells_is_refused_before_anything_is_built(name: s
 def test_every_refusal_of_a_config_is_tried_here() -> None:
     from ds_accum.config.support import ENGINE_REFUSALS
 
-    assert [refused.partition(" (")[0] for _, refused in _BY_CONFIG.values()] == [
-        refusal.name for refusal in ENGINE_REFUSALS
-    ]
+    # Those that name a release are for others than the one that is installed.
+    names = [refusal.name for refusal in ENGINE_REFUSALS if " DeepSpeed 0." not in refusal.name]
+    assert [refused.partition(" (")[0] for _, refused in _BY_CONFIG.values()] == names
 
 
 def test_a_file_that_is_not_there_is_left_to_deepspeed_to_say() -> None:
