@@ -251,6 +251,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 with watched(self, "backward"):
                     state.bare_seed = self._take_in_bare()
                 self._gather_before_the_last_backward()
+            if state.watchdog is not None:
+                state.watchdog.begin(
+                    "backward", step=self.global_steps + 1, micro_batch=len(state.window.micro_batches)
+                )
             # The seed has the loss scale in it.
             self._manual_backward_expected = True
             private.start_of_backward(self)
@@ -263,6 +267,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         state.events.add("backward")
         super()._backward_epilogue()
+        if state.watchdog is not None:
+            state.watchdog.end()
         state.scaled, state.bare_seed = False, None
         state.fingerprint = fingerprint(self)
         if self.inside_no_sync_ctxt and state.coalescing is None:

@@ -41,7 +41,7 @@ class Case:
     micro_batch_size: int = 2
     windows: tuple[int, ...] = (4, 4, 4)
     clipping: float = 0.0
-    data: Literal["uneven", "even", "jumping", "one-sided", "empty"] = "uneven"
+    data: Literal["uneven", "even", "jumping", "one-sided", "long", "empty"] = "uneven"
     optimizer: str = "sgd"
     loss: Literal["mean", "sum"] = "mean"
     counts: Literal["given", "labels", "shifted labels", "function"] = "given"
@@ -65,12 +65,14 @@ class Case:
     @property
     def length(self) -> int:
         """Tokens of a sample, counted or not."""
-        return LONG if self.data in ("jumping", "one-sided") else LENGTH
+        return LONG if self.data in ("jumping", "one-sided", "long") else LENGTH
 
     def job(self, function: str = "training:run") -> Job:
         """This case as a job of a launch."""
-        # A fresh process has to build everything, and a busy machine is slow.
-        return Job(name=self.name, function=function, arguments=asdict(self), ranks=self.ranks, timeout=90.0)
+        # A fresh process has to build everything, and a busy machine is slow; only rank 0 works out the truth.
+        return Job(
+            name=self.name, function=function, arguments=asdict(self), ranks=self.ranks, timeout=90.0, moment=60.0
+        )
 
 
 def case_of(values: Mapping[str, Any]) -> Case:
@@ -93,8 +95,8 @@ def valid_length(case: Case, window: int, sample: int) -> int:
     """How many labels of a sample are not ignored, counted from its beginning."""
     if case.data == "even":
         return 8
-    if case.data == "empty":
-        return 0
+    if case.data in ("long", "empty"):
+        return LONG if case.data == "long" else 0
     if case.data == "one-sided":
         # Of a micro-batch of four samples the last rank counts 1,024 tokens, the others one.
         micro_batch, first = divmod(sample, 4)

@@ -134,6 +134,16 @@ def wait_for_a_rank_that_died(arguments: dict[str, Any], rank: int, folder: Path
     engine(**batch_of(case_of(arguments["case"]), 0, range(1)))
 
 
+def wait_in_a_bare_backward(arguments: dict[str, Any], rank: int, folder: Path) -> None:
+    """Rank 0 waits in `loss.backward()` for the gradients of another that does something else."""
+    case = case_of(arguments["case"])
+    engine = start(case)
+    loss = engine(**batch_of(case, 0, samples_of(case, 0, 0, rank)))
+    if rank:
+        time.sleep(60)
+    loss.backward()
+
+
 # --- windows that are not applied -----------------------------------------------------------------------------------------
 
 
@@ -209,13 +219,13 @@ class OneWeight(torch.nn.Module):
 
 
 def take_many_steps(arguments: dict[str, Any], rank: int, folder: Path) -> dict[str, list[int]]:
-    """What this process holds after the first `warm_up` of `steps` steps, and at the end."""
+    """What this process holds after the first `warm_up` of `steps` steps, and at the end; `leak` bytes more each step."""
     import ds_accum
 
     model = OneWeight()
     config = {
         "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": 2,
+        "gradient_accumulation_steps": arguments["micro_batches"],
         "gradient_clipping": 1.0,
         "zero_allow_untested_optimizer": True,
         "zero_optimization": {"stage": arguments["stage"], "reduce_bucket_size": 1000, "allgather_bucket_size": 1000},
@@ -224,13 +234,14 @@ def take_many_steps(arguments: dict[str, Any], rank: int, folder: Path) -> dict[
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     engine = ds_accum.initialize(model=model, optimizer=optimizer, config=config)[0]
     labels = [torch.ones(1, 1 + index % 3, dtype=torch.long) for index in range(6)]
-    held = []
+    held, leaked = [], []
     for step in range(arguments["steps"] + 1):
         if step in (arguments["warm_up"], arguments["steps"]):
             held.append(_held())
-        for index in range(2):
+        for index in range(arguments["micro_batches"]):
             engine.backward(engine(labels=labels[(2 * step + index + rank) % 6]))
             engine.step()
+        leaked.append(bytes(arguments["leak"]))
     return {name: [one[name] for one in held] for name in held[0]}
 
 
@@ -238,8 +249,8 @@ def _held() -> dict[str, int]:
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return {
-        "memory_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
         "objects": len(gc.get_objects()),
+        "memory_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
         "open_files": len(list(Path("/proc/self/fd").iterdir())),
         "threads": len(list(Path("/proc/self/task").iterdir())),
     }

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["EXIT_STATUS", "Watchdog", "watch_hangs", "watched"]
+__all__ = ["EXIT_STATUS", "Watchdog", "begin_bare_backward", "end_bare_backward", "watch_hangs", "watched"]
 
 EXIT_STATUS = 85
 """With which a rank ends that has waited for too long."""
@@ -51,6 +51,9 @@ class Progress:
     limited: bool = True
     """Whether the call may take `timeout_s` at most."""
 
+    unbounded: bool = False
+    """Whether only the engine's hooks know where the call ends, which an error may keep them from."""
+
 
 class Watchdog:
     """Watches one engine from a thread of its own. `store` is a client of the job's store that nobody else uses."""
@@ -77,7 +80,7 @@ class Watchdog:
     @contextmanager
     def inside(self, call: str, *, step: int, micro_batch: int, limited: bool = True) -> Iterator[None]:
         """Around a call of the engine, that may take `timeout_s` if limited. Nested calls count as the outermost."""
-        if self.progress.call is not None:
+        if self.progress.call is not None and not self.progress.unbounded:
             yield
             return
         self.progress = Progress(step, micro_batch, call, time.monotonic(), limited)
@@ -88,6 +91,16 @@ class Watchdog:
             raise
         finally:
             self.progress = Progress(step, micro_batch, None, time.monotonic())
+
+    def begin(self, call: str, *, step: int, micro_batch: int) -> None:
+        """Begins a call that the engine does not make itself, which `inside` or `end` ends."""
+        if self.progress.call is None or self.progress.unbounded:
+            self.progress = Progress(step, micro_batch, call, time.monotonic(), unbounded=True)
+
+    def end(self) -> None:
+        """Ends what `begin` began."""
+        if self.progress.unbounded:
+            self.progress = Progress(self.progress.step, self.progress.micro_batch, None, time.monotonic())
 
     def _watch(self) -> None:
         beat = min(_BEAT_S, self._timeout_s / 4)
@@ -203,6 +216,21 @@ def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> 
         return nullcontext()
     micro_batch = len(state.window.micro_batches) + (call in ("forward", "backward"))
     return state.watchdog.inside(call, step=engine.global_steps + 1, micro_batch=micro_batch, limited=limited)
+
+
+def begin_bare_backward(engine: TokenWeightedEngine) -> None:
+    """A `loss.backward()` of the training loop waits for others as one of the engine does."""
+    state = engine._accumulation
+    if state.watchdog is not None:
+        step, micro_batch = engine.global_steps + 1, len(state.window.micro_batches)
+        state.watchdog.begin("backward", step=step, micro_batch=micro_batch)
+
+
+def end_bare_backward(engine: TokenWeightedEngine) -> None:
+    """After any backward; that of the engine ends by itself."""
+    state = engine._accumulation
+    if state.watchdog is not None:
+        state.watchdog.end()
 
 
 def _say(first: str, *others: str) -> None:
