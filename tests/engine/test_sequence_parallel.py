@@ -78,16 +78,21 @@ def test_clipping_sees_the_norm_of_the_whole_gradient(stage: str, layout: str, a
         assert found["moved"] == pytest.approx(0.5, rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", _LOSSES[1:])
 @pytest.mark.parametrize("stage", _STAGES)
-def test_a_loss_that_is_the_mean_over_the_whole_sequence_gives_the_same_step(
-    stage: str, loss: str, answers: Answers
-) -> None:
+def test_a_loss_that_is_the_mean_over_the_whole_sequence_gives_the_same_step(stage: str, answers: Answers) -> None:
     total, count = _SUM_AND_COUNT[2]
-    answer = answers[f"{stage}, {loss}"]
+    answer = answers[f"{stage}, {_LOSSES[1]}"]
     answer.value()
     for found in answer.values:
         assert found["moved"] == pytest.approx(total / count, rel=1e-6)
+        assert found["tokens"] == count
+
+
+@pytest.mark.parametrize("stage", _STAGES)
+def test_the_count_of_the_whole_sequence_is_not_a_ranks_own(stage: str, answers: Answers) -> None:
+    # It would be reported once for every rank that has a part of the sequence.
+    for error in answers[f"{stage}, {_LOSSES[2]}"].errors:
+        assert error is not None and "CountError: num_tokens is 4, but the batch has 3 labels" in error
 
 
 @pytest.mark.skipif(INSTALLED != "0.19.8", reason="read in DeepSpeed 0.19.8")

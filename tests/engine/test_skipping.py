@@ -175,4 +175,4 @@ def test_a_skipped_step_raises_on_every_rank_where_it_is_asked_to(number: int, s
 def test_where_nobody_takes_a_norm_the_banner_says_what_is_not_seen(answers: Answers) -> None:
     found = answers["unseen"].value()
     assert not found["finite"] and found["applied"]
-    assert "not checked: gradients that are not finite (no norm is taken)" in found["banner"]
+    assert "not checked: gradients that are not finite, as no norm is taken" in found["banner"]
