@@ -10,8 +10,8 @@ __all__ = ["Dtype", "EngineKind", "RunSpec", "Variant", "Workload"]
 
 EngineKind = Literal["stock", "token", "ddp", "ddp-every", "fsdp", "fsdp-every", "single"]
 """Who trains. `stock` and `token`: DeepSpeed without and with ds-accum. `ddp` synchronizes once a window (no_sync),
-`ddp-every` each micro-batch; `fsdp` (FSDP2) likewise defers its reduction, `fsdp-every` does not. `single` is the truth:
-one process, float64, the whole batch at once."""
+`ddp-every` each micro-batch; `fsdp` (FSDP2) likewise defers its reduction, `fsdp-every` does not. `single` is the
+truth: one process, float64, the whole batch at once."""
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 

@@ -263,6 +263,25 @@ def _meshes_sequence_parallel_ranks(config: DeepSpeedConfig) -> bool:
     return isinstance(size, int) and size > 1
 
 
+def _flattens_inside_a_graph(config: DeepSpeedConfig) -> bool:
+    # `DeepSpeedZeroOptimizer.__init__`: since 0.18.7 on the accelerator where it has the memory, detached since 0.19.0.
+    return config.zero_stage in (1, 2) and not uses_bf16_optimizer(config) and _is_between(config, (0, 18, 7))
+
+
+def _loses_micro_batches_with_offload(config: DeepSpeedConfig) -> bool:
+    offloads = optimizer_device(config) in ("cpu", "nvme") and zenflow(config) is None
+    return config.zero_stage in (1, 2) and offloads and _is_between(config, (0, 15, 2))
+
+
+def _reduces_before_it_accumulates(config: DeepSpeedConfig) -> bool:
+    at_once = config.block("bf16").get("immediate_grad_update")
+    return uses_bf16_optimizer(config) and not at_once and _is_between(config, (0, 18, 3))
+
+
+def _is_between(config: DeepSpeedConfig, since: tuple[int, int, int]) -> bool:
+    return since <= config.schema.version < (0, 19, 0)
+
+
 ENGINE_REFUSALS: tuple[EngineRefusal, ...] = (
     EngineRefusal(
         name="DeepCompile",
@@ -312,5 +331,27 @@ ENGINE_REFUSALS: tuple[EngineRefusal, ...] = (
         applies=_meshes_sequence_parallel_ranks,
         reason="DeepSpeed then reduces over the data parallel ranks alone, and sequence parallel ranks drift apart",
         remedy="pass an mpu to initialize instead of the two sizes in the config",
+    ),
+    EngineRefusal(
+        name="ZeRO-1 and 2 on DeepSpeed 0.18.7 to 0.18.9",
+        path=(_ZERO, "stage"),
+        applies=_flattens_inside_a_graph,
+        reason="those releases gather parameters into views of a graph, which torch refuses in the first step",
+        remedy="install DeepSpeed 0.19.0 or newer, or use ZeRO-3",
+    ),
+    EngineRefusal(
+        name="ZeRO-1 and 2 with offload_optimizer before DeepSpeed 0.19.0",
+        path=(_ZERO, "offload_optimizer"),
+        applies=_loses_micro_batches_with_offload,
+        reason="DeepSpeed loses micro-batches of a step there before 0.19.0 (DeepSpeed PR #7967)",
+        remedy="install DeepSpeed 0.19.0 or newer, or use ZeRO-3",
+    ),
+    EngineRefusal(
+        name="BF16_Optimizer before DeepSpeed 0.19.0",
+        path=("data_types", "grad_accum_dtype"),
+        applies=_reduces_before_it_accumulates,
+        reason="DeepSpeed leaves the last micro-batch of a step out of the reduction there before 0.19.0 (DeepSpeed PR"
+        " #7985)",
+        remedy="install DeepSpeed 0.19.0 or newer, or use ZeRO-2",
     ),
 )

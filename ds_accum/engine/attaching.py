@@ -16,6 +16,8 @@ from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.banner import announce
 from ds_accum.engine.carriers import carrier_of
 from ds_accum.engine.counting import TokenCounter, UserCounter
+from ds_accum.engine.event_sources import updates_a_step, watch_events
+from ds_accum.engine.events import EventLog
 from ds_accum.engine.guards.clipping import watch_clipping
 from ds_accum.engine.guards.hanging import watch_hangs
 from ds_accum.engine.guards.leaving import watch_exit
@@ -48,6 +50,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
         divisor=private.divisor_of(engine),
         device=device,
         needs_look_ahead=by_token and private.uses_muon(engine.optimizer),
+        events=EventLog(updates_a_step(engine.optimizer)),
         log=StepLog(settings.log) if settings.log is not None and engine.global_rank == 0 else None,
         window=AccumulationWindow(device=device, by_token=by_token),
         parameters=[parameter for _, parameter in trainable],
@@ -57,7 +60,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
     private.undo_the_step_of_initialization(engine.optimizer)
     engine.__dict__["_accumulation"] = state
     engine.__class__ = _token_weighted(type(engine))
-    private.watch_events(engine, engine._on_event)
+    watch_events(engine, engine._on_event)
     watch_clipping(engine)
     watch_exit(engine)
     state.watchdog = watch_hangs(engine)

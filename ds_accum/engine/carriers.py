@@ -94,18 +94,22 @@ class WrapperScale:
         holder.cur_scale = scale
         try:
             # DeepSpeed moves its dynamic scale before it unscales with it; here the moves come after the step.
-            with overriding(optimizer, _update_scale=moves.append):
+            with overriding(optimizer, _update_scale=moves.append), private.heeding_overflow(optimizer):
                 yield
             if private.leaves_norm_scaled(optimizer) and not optimizer.overflow:
                 optimizer._global_grad_norm = optimizer._global_grad_norm / scale
         finally:
             holder.cur_scale = before
-            for skip in moves:
+            for skip in moves if private.moves_scale(optimizer) else ():
                 optimizer._update_scale(skip)
 
     @contextmanager
     def skipping(self) -> Iterator[None]:
-        with overriding(self._optimizer, overflow_checker=_AlwaysOverflows(), _update_scale=_nothing):
+        optimizer = self._optimizer
+        with (
+            overriding(optimizer, overflow_checker=_AlwaysOverflows(), _update_scale=_nothing),
+            private.heeding_overflow(optimizer),
+        ):
             yield
 
 

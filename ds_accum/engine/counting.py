@@ -2,7 +2,7 @@
 
     counter = TokenCounter(Counting(labels="labels", shift=True), module)
     pending = counter.count(inputs, kwargs)      # before the forward; numbers stay on the device
-    tokens = pending_counts.take()               # at the backward: exactly one forward may be waiting for it
+    pending = pending_counts.required()          # at the backward: exactly one forward may be waiting for it
 
 A label counts if it differs from `ignore_index`. Whether the loss drops the first label of each sequence is decided
 from the model where that is known and must be declared where it is not: a wrong guess would be silent.
@@ -19,9 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from ds_accum.config.block import Counting
+from ds_accum.engine.first_loss import check_first_loss, logits_in
 from ds_accum.errors import CountError
 
-__all__ = ["PendingCount", "PendingCounts", "TokenCounter", "UserCounter", "as_count", "model_shifts_labels"]
+__all__ = [
+    "PendingCount",
+    "PendingCounts",
+    "TokenCounter",
+    "UserCounter",
+    "as_count",
+    "denominator_of",
+    "model_shifts_labels",
+]
 
 UserCounter = Callable[..., "int | Tensor"]
 """What `initialize(token_counter=...)` takes: called like the model, returns the counted tokens of the micro-batch."""
@@ -39,6 +48,9 @@ class PendingCount:
 
     denominator: Tensor | None = None
     """What the model divides its loss by where that is not `num_tokens`: Hugging Face's `num_items_in_batch`."""
+
+    positions: int | None = None
+    """Labels in the batch, counted or not, which no count can exceed; None where it has none."""
 
     loss: Tensor | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
@@ -71,9 +83,41 @@ class TokenCounter:
         arguments = self._arguments(inputs, kwargs)
         denominator = arguments.get("num_items_in_batch")
         pending = self._counted(inputs, kwargs, arguments)
+        pending.positions = self._positions(arguments)
         if denominator is not None:
             pending.denominator = as_count(denominator, self._device)
         return pending
+
+    def check_against(
+        self, pending: PendingCount, output: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any], *, reduction: str
+    ) -> None:
+        """Compares a count with the loss that it is for, as far as the model's output allows. Reads from the device.
+
+        Raises CountError for settings that the loss contradicts, and for more tokens than `num_items_in_batch`.
+        """
+        if pending.num_tokens is None or pending.loss is None or self._user_counter is not None:
+            return
+        if pending.denominator is not None:
+            counted, told = float(pending.num_tokens), float(pending.denominator)
+            if counted > told:
+                raise CountError(
+                    f"{counted:.0f} tokens of the first micro-batch count, but the model was given "
+                    f"num_items_in_batch = {told:.0f} for the whole step",
+                    remedy="count what the model counts: ds_accum.counting, or a token_counter",
+                )
+            return
+        arguments = self._arguments(inputs, kwargs)
+        labels, logits = _value_at(arguments, self._counting.labels), logits_in(output)
+        by_labels = self._counting.loss_mask is None and arguments.get("shift_labels") is None
+        if by_labels and self._shift is not None and isinstance(labels, Tensor) and logits is not None:
+            check_first_loss(
+                pending.loss,
+                logits,
+                labels,
+                shift=self._shift,
+                reduction=reduction,
+                ignore_index=self._counting.ignore_index,
+            )
 
     def _counted(self, inputs: Sequence[Any], kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> PendingCount:
         if self._user_counter is not None:
@@ -98,6 +142,13 @@ class TokenCounter:
             labels = labels[..., 1:]
         return PendingCount(_number_of(labels != self._counting.ignore_index, self._device))
 
+    def _positions(self, arguments: Mapping[str, Any]) -> int | None:
+        """How many labels there are: a shape, which the host knows."""
+        for labels in (arguments.get("shift_labels"), _value_at(arguments, self._counting.labels)):
+            if isinstance(labels, Tensor):
+                return labels.numel()
+        return None
+
     def _arguments(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Everything the model is called with, by name; a batch given as one mapping is looked into."""
         if not inputs:
@@ -115,9 +166,12 @@ class PendingCounts:
     def __init__(self) -> None:
         self._waiting: list[PendingCount] = []
         self._more = 0
+        self._positions: int | None = 0
 
     def add(self, pending: PendingCount) -> None:
         """Notes a forward. Only the first two are kept: with two it is already unclear which count is meant."""
+        known = self._positions is not None and pending.positions is not None
+        self._positions = (self._positions or 0) + (pending.positions or 0) if known else None
         if len(self._waiting) < 2:
             self._waiting.append(pending)
         else:
@@ -127,8 +181,8 @@ class PendingCounts:
         """The one forward that waits for its backward; None if none does or several do."""
         return self._waiting[0] if len(self._waiting) == 1 else None
 
-    def take(self) -> PendingCount:
-        """The count of the one forward that waits for its backward, which then waits no longer.
+    def required(self) -> PendingCount:
+        """The one forward that waits for its backward. It goes on waiting until `clear`: errors lose nothing.
 
         Raises CountError where there is none, where there are several, or where it is unknown.
         """
@@ -146,13 +200,25 @@ class PendingCounts:
                 remedy="set ds_accum.counting in the config, give initialize a token_counter, "
                 "or pass the count: engine.backward(loss, num_tokens=n)",
             )
-        self.clear()
         return pending
 
     def clear(self) -> None:
         """Forgets every forward: their loss was propagated back with a count of its own, or never will be."""
         self._waiting.clear()
-        self._more = 0
+        self._more, self._positions = 0, 0
+
+    def check(self, num_tokens: int | float | Tensor) -> None:
+        """Raises CountError for a count that is larger than the labels of all forwards since the last backward.
+
+        A count that lies on a device is not waited for.
+        """
+        if isinstance(num_tokens, Tensor) and num_tokens.device.type != "cpu":
+            return
+        if self._positions and float(num_tokens) > self._positions:
+            raise CountError(
+                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} labels, counted or not",
+                remedy="pass how many tokens this loss is over on this rank: not those of the window, nor of all ranks",
+            )
 
 
 def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
@@ -178,18 +244,72 @@ def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
     return torch.full((), float(number), dtype=torch.float64, device=device)
 
 
+# Causal by name, but the loss is taken over the labels as they are (transformers 5.24, the `forward` of each).
+_UNSHIFTED = (
+    "BartForCausalLM",
+    "BigBirdPegasusForCausalLM",
+    "BlenderbotForCausalLM",
+    "BlenderbotSmallForCausalLM",
+    "CpmAntForCausalLM",
+    "MBartForCausalLM",
+    "MarianForCausalLM",
+    "MvpForCausalLM",
+    "PLBartForCausalLM",
+    "PegasusForCausalLM",
+    "TrOCRForCausalLM",
+    "WhisperForCausalLM",
+    "FlaubertWithLMHeadModel",
+    "XLMWithLMHeadModel",
+    "XLNetLMHeadModel",
+)
+# These ignore other labels than ignore_index, or predict several tokens from each position.
+_COUNTED_OTHERWISE = ("Musicgen", "ProphetNet", "XLMProphetNet")
+
+
+def denominator_of(
+    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
+) -> Tensor:
+    """What the sum of token losses was divided by to give the loss: a float64 scalar on the device.
+
+    `divided_already`: the caller says that the loss is divided by what the whole step holds (`scale_wrt_gas=False`).
+    Raises CountError where that can't be told.
+    """
+    if is_sum:
+        return torch.ones_like(count)
+    if pending is not None and pending.denominator is not None:
+        if loss is pending.loss:
+            return pending.denominator
+        raise CountError(
+            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
+            "by is not known",
+            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
+        )
+    if divided_already:
+        raise CountError(
+            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
+            "micro-batch is expected",
+            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
+        )
+    return count
+
+
 def model_shifts_labels(module: nn.Module) -> bool | None:
     """Whether a Hugging Face model's own loss drops the first label of each sequence; None for any other model.
 
-    Causal models do (`ForCausalLMLoss`, transformers/loss/loss_utils.py); encoder-decoder and masked models don't.
+    Causal models do (`ForCausalLMLoss`, transformers/loss/loss_utils.py), but for those listed above; encoder-decoder
+    and masked models don't.
     """
     config = getattr(module, "config", None)
     if config is None or not hasattr(config, "model_type"):
         return None
-    if getattr(config, "is_encoder_decoder", False):
+    # What PEFT wraps, as it knows it itself.
+    unwrap = getattr(module, "get_base_model", None)
+    models = (module, unwrap()) if callable(unwrap) else (module,)
+    names = [type(model).__name__ for model in models]
+    if any(name.startswith(_COUNTED_OTHERWISE) for name in names):
+        return None
+    if getattr(config, "is_encoder_decoder", False) or any(name in _UNSHIFTED for name in names):
         return False
-    loss_type = str(getattr(module, "loss_type", None) or "")
-    names = (loss_type, type(getattr(module, "base_model", None) or module).__name__, type(module).__name__)
     if any("ForCausalLM" in name or name.endswith("LMHeadModel") for name in names):
         return True
     if any(part in name for name in names for part in ("ForMaskedLM", "ForTokenClassification")):

@@ -1,29 +1,20 @@
-"""Every private name of DeepSpeed that the engine touches, in one place, and what is done with it.
+"""What is done with DeepSpeed's private parts, and how its releases differ there: 0.18.3 to 0.19.8.
 
-All of it was read in 0.19.8. `PRIVATE_NAMES` says since which release each name is what it is there; `missing_names` is
-asked by `initialize`, so that a release with another layout is refused instead of guessed at, and by a test.
+A difference is asked for, not looked up by version: whether there is an attribute, a function, a parameter. The names
+themselves, with the release since which each is what it is in 0.19.8, are in `private_names`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, Literal
 
 import torch
 
-from ds_accum.engine.events import Event
 from ds_accum.engine.overriding import overriding
 from ds_accum.errors import AccumulationError, ConfigError
-
-PRIVATE_NAMES: tuple[tuple[str, str, str], ...] = ()
-
-
-def missing_names() -> tuple[tuple[str, str, str], ...]:
-    """Those of the names that the installed DeepSpeed does not have."""
-    return ()
-
 
 OptimizerKind = Literal[
     "BF16_Optimizer",
@@ -74,6 +65,11 @@ def scale_holder(optimizer: Any) -> Any:
     return getattr(optimizer, "loss_scale_config", optimizer)
 
 
+def moves_scale(optimizer: Any) -> bool:
+    """Whether a 16-bit wrapper has a loss scale to move: in bf16 it may have none."""
+    return bool(getattr(scale_holder(optimizer), "use_grad_scaling", True))
+
+
 def leaves_norm_scaled(optimizer: Any) -> bool:
     """Whether the wrapper reports the norm of the gradient as it is scaled (unfused_optimizer.py, `step`)."""
     return kind_of(optimizer) == "FP16_UnfusedOptimizer"
@@ -107,12 +103,19 @@ def overflowing_zero(optimizer: Any) -> Iterator[None]:
 
 @contextmanager
 def refusing_invalid_norms(optimizer: Any) -> Iterator[None]:
-    """A norm that is not finite skips the step in bf16, too: ZeRO-1/2 otherwise write it into the weights.
+    """A norm that is not finite skips the step of ZeRO's in bf16 and fp32, too, instead of going into the weights.
 
-    `step` (stage_1_and_2.py) looks at `check_grad_overflow` before it takes the norm, for a pass over the gradients,
-    and again afterwards: only the second time it is set here.
+    ZeRO-1/2 look at `check_grad_overflow` before they take the norm, for a pass over the gradients, and again
+    afterwards: only the second time it is set here. ZeRO-3 needs no help. Older releases look at no norm afterwards:
+    there the pass over the gradients is made.
     """
-    if kind_of(optimizer) != "DeepSpeedZeroOptimizer" or not hasattr(optimizer, "check_grad_overflow"):
+    # What the last skipped step has left; releases that do not look for an overflow leave it, too.
+    optimizer.overflow = False
+    if not _checks_norms():
+        with _checking_gradients(optimizer):
+            yield
+        return
+    if kind_of(optimizer) != "DeepSpeedZeroOptimizer":
         yield
         return
     original = optimizer.scaled_global_norm
@@ -124,6 +127,61 @@ def refusing_invalid_norms(optimizer: Any) -> Iterator[None]:
 
     with overriding(optimizer, scaled_global_norm=norm, check_grad_overflow=optimizer.check_grad_overflow):
         yield
+
+
+def _checks_norms() -> bool:
+    """Whether DeepSpeed's optimizers look at the norm before they use it."""
+    from deepspeed.runtime import utils
+
+    return hasattr(utils, "is_invalid_grad_norm")
+
+
+@contextmanager
+def _checking_gradients(optimizer: Any) -> Iterator[None]:
+    """ZeRO looks for an overflow before it steps, in whatever precision."""
+    if kind_of(optimizer) == "DeepSpeedZeroOptimizer":
+        with overriding(optimizer, check_grad_overflow=True):
+            yield
+        return
+    original = optimizer._overflow_check_and_loss_scale_update
+
+    def check() -> Any:
+        with overriding(optimizer, dtype=torch.float16):  # it looks for an overflow in fp16 alone
+            return original()
+
+    with overriding(optimizer, _overflow_check_and_loss_scale_update=check):
+        yield
+
+
+@contextmanager
+def heeding_overflow(optimizer: Any) -> Iterator[None]:
+    """A step of a 16-bit wrapper's is skipped for an overflow in bf16, too.
+
+    Without a loss scale, releases that do not look at the norm look for the overflow and step all the same.
+    """
+    holder = scale_holder(optimizer)
+    if _checks_norms() or not hasattr(holder, "use_grad_scaling"):
+        yield
+        return
+    with overriding(holder, use_grad_scaling=True):
+        yield
+
+
+def drop_what_is_left(optimizer: Any) -> None:
+    """Sets the gradients of a 16-bit wrapper to zero after its step where DeepSpeed has not.
+
+    In bf16 without ZeRO it did not before 0.18.6, and after an overflow not even the wrapper did.
+    """
+    if kind_of(optimizer) in ("FP16_Optimizer", "FP16_UnfusedOptimizer") and any(
+        parameter.grad is not None for group in optimizer.fp16_groups for parameter in group
+    ):
+        optimizer.zero_grad()
+
+
+def norm_after_step(engine: Any, *, overflow: bool) -> Any:
+    """The norm that the step took, None if it took none; infinite after an overflow."""
+    norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
+    return math.inf if overflow and norm is not None and math.isfinite(norm) else norm
 
 
 def drop_bf16_gradients(optimizer: Any) -> None:
@@ -170,20 +228,77 @@ def divisor_of(engine: Any) -> float:
 
 def finish_reduction(engine: Any) -> None:
     """Completes the gradients of a window whose last backward was not known to be the last, as `step` does for
-    unmanaged accumulation."""
+    unmanaged accumulation since 0.19.4."""
     optimizer = engine.optimizer
+    kind = kind_of(optimizer)
     if hasattr(optimizer, "set_gradient_accumulation_boundary"):
         optimizer.set_gradient_accumulation_boundary(True)
-    if engine.zero_optimization_partition_gradients():
-        optimizer.finalize_gradient_accumulation_boundary()
-    else:
+    elif kind != "torch":
+        optimizer.is_gradient_accumulation_boundary = True
+    if not engine.zero_optimization_partition_gradients():
         engine.allreduce_gradients()
+    elif hasattr(optimizer, "finalize_gradient_accumulation_boundary"):
+        optimizer.finalize_gradient_accumulation_boundary()
+    elif kind == "DeepSpeedZeroOptimizer":
+        _take_accumulated_gradients(optimizer)
+
+
+def require_window_can_be_finished(engine: Any) -> None:
+    """Raises AccumulationError where gradients leave for the CPU only in a backward known to be the last."""
+    optimizer = engine.optimizer
+    offloads = getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False)
+    if (
+        offloads
+        and engine.zero_optimization_partition_gradients()
+        and not hasattr(optimizer, "finalize_gradient_accumulation_boundary")
+    ):
+        raise AccumulationError(
+            "ZeRO-2 and 3 with offload_optimizer can't apply an incomplete window in this DeepSpeed release",
+            remedy="fill the window with micro-batches without a counted token, or install DeepSpeed 0.19.4 or newer",
+        )
+
+
+def _take_accumulated_gradients(optimizer: Any) -> None:
+    """What ZeRO-2 does with its accumulated gradients in a backward at the boundary (stage_1_and_2.py,
+    `independent_gradient_partition_epilogue`)."""
+    for index in range(len(optimizer.bit16_groups)):
+        accumulated = optimizer.all_grad_tensors[index]
+        if accumulated is not None:
+            optimizer.averaged_gradients[index] = optimizer.get_flat_partition(
+                optimizer.params_in_partition[index],
+                optimizer.first_offset[index],
+                optimizer.partition_size[index],
+                dtype=optimizer.gradient_accumulation_dtype,
+                device=optimizer.device,
+                param_group_idx=index,
+                return_tensor_list=True,
+            )
+            optimizer.all_grad_tensors[index] = None
 
 
 def begin_at_a_boundary(engine: Any) -> None:
     """Lets the next window be whole: DeepSpeed finds boundaries by the number of micro-batches since the beginning."""
     steps = engine.gradient_accumulation_steps()
     engine.micro_steps = -(-engine.micro_steps // steps) * steps
+
+
+def set_gradients_to_zero(engine: Any) -> None:
+    """As `_take_model_step` does it after a step."""
+    if kind_of(engine.optimizer) == "torch":
+        engine.zero_grad()
+    else:
+        engine.optimizer.zero_grad()
+
+
+@contextmanager
+def reducing_nothing(engine: Any) -> Iterator[None]:
+    """The end of `coalesce_grad_reduction` does not reduce what was held back."""
+
+    def nothing(*_: Any) -> None:
+        return None
+
+    with overriding(engine, _flush_coalesced_reduction_zero12=nothing, _flush_coalesced_reduction_zero3=nothing):
+        yield
 
 
 def start_of_backward(engine: Any) -> None:
@@ -289,43 +404,3 @@ def require_no_sync_works(engine: Any) -> None:
             "no_sync with ZeRO-1, overlap_comm and 1 accumulation step reduces gradients in each backward all the same",
             remedy="turn overlap_comm off, or set gradient_accumulation_steps to the micro-batches of a step",
         )
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
-    """Has the optimizer say before it takes a norm, updates, or sets gradients to zero: the event, and the call.
-
-    Wrapped on the instance, each once: what DeepSpeed does inside is left as it is.
-    """
-    optimizer = engine.optimizer
-    for event, name in _EVENTS[kind_of(optimizer)]:
-        if hasattr(optimizer, name):
-            setattr(optimizer, name, _saying(on_event, event, getattr(optimizer, name)))
-    basic = getattr(engine, "basic_optimizer", None) or optimizer
-    if hasattr(basic, "register_step_pre_hook"):
-        basic.register_step_pre_hook(lambda *_: on_event("update", "optimizer.step()"))
-
-
-_EVENTS: dict[OptimizerKind, tuple[tuple[Event, str], ...]] = {
-    "DeepSpeedZeroOptimizer": (("norm", "scaled_global_norm"), ("zero", "zero_grad")),
-    "DeepSpeedZeroOptimizer_Stage3": (("norm", "_get_norm_groups"), ("zero", "zero_grad")),
-    "FP16_Optimizer": (("norm", "unscale_and_clip_grads"), ("zero", "zero_grad")),
-    "FP16_UnfusedOptimizer": (("norm", "unscale_and_clip_grads"), ("zero", "zero_grad")),
-    "BF16_Optimizer": (("norm", "get_grads_for_norm"), ("zero", "zero_grad")),
-    "torch": (("zero", "zero_grad"),),
-}
-
-
-def _saying(on_event: Callable[[Event, str], None], event: Event, function: Any) -> Any:
-    call = f"optimizer.{function.__name__}()"
-
-    @wraps(function)
-    def saying(*arguments: Any, **options: Any) -> Any:
-        # BF16_Optimizer collects the gradients twice, to measure them and to clip them.
-        if not options.get("for_clipping", False):
-            on_event(event, call)
-        return function(*arguments, **options)
-
-    return saying

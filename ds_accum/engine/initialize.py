@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ds_accum.config.base64_config import read_base64
 from ds_accum.config.block import BLOCK, DSAccumBlock, read_block
 from ds_accum.config.document import read_bytes
 from ds_accum.config.model import DeepSpeedConfig
@@ -37,7 +38,7 @@ def initialize(
     integer or a tensor with one element; without it they are counted as `ds_accum.counting` says.
 
     Raises ConfigError for a mistake in the `ds_accum` block and for a set-up that the engine can't weight exactly:
-    before DeepSpeed builds anything where the config is given as a mapping or a file, else right after it has.
+    before DeepSpeed builds anything where the config alone tells, else right after it has.
     """
     try:
         import deepspeed
@@ -71,8 +72,11 @@ def _values_of(config: Any) -> Mapping[str, Any] | None:
     if isinstance(config, Mapping):
         return config
     try:
-        if not isinstance(config, str | os.PathLike) or not Path(config).is_file():
+        if not isinstance(config, str | os.PathLike):
             return None
+        if not Path(config).exists():
+            encoded = read_base64(os.fspath(config))
+            return encoded.value if encoded is not None and isinstance(encoded.value, Mapping) else None
         document = read_bytes(Path(config).read_bytes(), filename=str(config))
     except (OSError, ValueError):
         return None

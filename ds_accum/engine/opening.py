@@ -9,6 +9,7 @@ from deepspeed import comm
 from torch import Tensor
 
 from ds_accum.engine.constant import Agreement, constant_near
+from ds_accum.engine.guards.resizing import note_size
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
             remedy="declare the window's tokens before its first forward: engine.begin_window(num_tokens)",
         )
     state.window.open(_constant(engine, num_tokens), state.carrier.loss_scale())
-    state.opened_for = engine.gradient_accumulation_steps()
+    note_size(engine)
     if state.settings.reduction == "boundary":
         start_coalescing(engine)
 

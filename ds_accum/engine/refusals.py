@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ds_accum.config.block import DSAccumBlock
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.private_names import NEWEST, OLDEST, Version, missing_names
 from ds_accum.errors import ConfigError
 
 __all__ = ["refuse_unsupported"]
@@ -24,6 +25,13 @@ class _Refusal(NamedTuple):
 
 def refuse_unsupported(engine: Any, settings: DSAccumBlock) -> None:
     """Raises ConfigError for the first refusal that applies to the engine."""
+    if gone := missing_names():
+        some = ", ".join(map(str, gone[:3])) + (" and others" if gone[3:] else "")
+        raise ConfigError(
+            "ds_accum.initialize does not take this DeepSpeed release, because parts of it that carry the weight are "
+            f"not where they are in the releases it knows: {some}",
+            remedy=f"install a release from {_said(OLDEST)} to {_said(NEWEST)}",
+        )
     for refusal in _REFUSALS:
         if refusal.applies(engine, settings):
             raise ConfigError(
@@ -31,13 +39,11 @@ def refuse_unsupported(engine: Any, settings: DSAccumBlock) -> None:
             )
 
 
+def _said(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
 _REFUSALS: tuple[_Refusal, ...] = (
-    _Refusal(
-        lambda *_: bool(private.missing_names()),
-        "this DeepSpeed release",
-        "parts of it that carry the weight are not where they are in the releases it knows",
-        "install a release from 0.18.3 to 0.19.8",
-    ),
     _Refusal(
         lambda engine, _: private.is_pipeline(engine),
         "a pipeline of layers (PipelineModule)",
@@ -69,7 +75,7 @@ _REFUSALS: tuple[_Refusal, ...] = (
             and not hasattr(engine, "coalesce_grad_reduction")
         ),
         '"reduction": "boundary"',
-        "this DeepSpeed release can't hold back its reductions (0.19.2 and newer can)",
+        "this DeepSpeed release can't hold back its reductions (0.19.1 and newer can)",
         'use "every_micro_batch"',
     ),
     _Refusal(

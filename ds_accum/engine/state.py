@@ -67,8 +67,14 @@ class EngineState:
 
     gathering: Gathering | None = None
     totals: WindowTotals | None = None
+    checked: WindowTotals | None = None
+    """Those that were compared between ranks already."""
+
     coalescing: ExitStack | None = None
     """Closes DeepSpeed's `coalesce_grad_reduction`, which is open from the first micro-batch to the boundary."""
+
+    compared: bool = False
+    """Whether the first count was compared with its loss."""
 
     bare_seed: Tensor | None = None
     """The seed of a `loss.backward()` under way that no call of the engine announced."""
@@ -76,8 +82,8 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
-    opened_for: int = 1
-    """Accumulation steps when the window was opened."""
+    opened_for: dict[str, int] = field(default_factory=dict)
+    """What the batch was made of when the window was opened."""
 
     reduced: bool = False
     """Whether the window's last backward has been, with its reduction."""
@@ -87,6 +93,12 @@ class EngineState:
 
     fingerprint: Fingerprint | None = None
     """What the gradients looked like after the last backward."""
+
+    reducing: bool = False
+    """Whether DeepSpeed reduces gradients now; some releases zero what they have reduced, by `optimizer.zero_grad`."""
+
+    clipping_by_hand: bool = False
+    """Whether one of torch's clipping functions is under way on the engine's parameters."""
 
     in_step: bool = False
     """Whether DeepSpeed's own step is under way, which may do what the loop may not."""
@@ -117,4 +129,3 @@ class EngineState:
         self.fingerprint = self.bare_seed = None
         self.scaled = self.reduced = False
         self.unsynchronized = 0
-        self.misuses.clear()

@@ -16,8 +16,8 @@ from ds_accum.engine.constant import constant_after
 from ds_accum.engine.guards.evenness import check_evenness
 from ds_accum.engine.guards.order import check_order, takes_norm
 from ds_accum.engine.guards.replicas import check_replicas
-from ds_accum.engine.guards.resizing import check_size
 from ds_accum.engine.guards.scaling import check_loss_scale
+from ds_accum.engine.guards.zeroing import check_gradients_are_left
 from ds_accum.engine.opening import expected_micro_batches
 from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
@@ -28,7 +28,7 @@ from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossEr
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["clip_plain_gradients", "flush", "ranks_over_factor", "stop_coalescing", "taking_step"]
+__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "stop_coalescing", "taking_step"]
 
 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
@@ -81,35 +81,37 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     if state.failure is not None:
         raise AccumulationError(
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
-            remedy="load the last checkpoint, which begins a new window",
+            remedy="start again from the last checkpoint",
         ) from state.failure
     totals = totals_of(engine)
     check_evenness(engine, totals)
     check_loss_scale(engine)
-    check_size(engine)
+    check_gradients_are_left(engine)
+    check_replicas(engine)
     _check_declared(engine, totals)
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
-    with ExitStack() as state.skipping, _in_step(state):
+    with ExitStack() as state.skipping, inside_step(state):
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
-            if state.settings.report_norm == "always" and not _clips(engine) and takes_norm(engine):
+            if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
                 clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
         yield
+        private.drop_what_is_left(engine.optimizer)
         overflow = bool(getattr(engine.optimizer, "overflow", False))
     state.skipping = None
     reason = state.skip_reason
     if reason is None and overflow:
         reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
     # Read by DeepSpeed before a carrier could put it right.
-    engine._global_grad_norm = getattr(engine.optimizer, "_global_grad_norm", engine.get_global_grad_norm())
-    state.report = _report(engine, totals, reason, learning_rate)
+    engine._global_grad_norm = private.norm_after_step(engine, overflow=overflow)
     if reason is None:
         check_order(engine)
-        check_replicas(engine)
+    state.report = _report(engine, totals, reason, learning_rate)
+    state.misuses.clear()
     publish(engine, state.report)
     state.next_constant = (
         constant_after(
@@ -161,11 +163,15 @@ def flush(engine: TokenWeightedEngine) -> bool:
         state.gathering = state.totals = None
         return False
     check_evenness(engine, totals)
+    if state.coalescing is None and private.manages_accumulation(engine):
+        private.require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
         if state.coalescing is not None:
             stop_coalescing(engine)
+            # DeepSpeed puts back what it was at the window's first micro-batch.
+            engine._is_gradient_accumulation_boundary = True
         elif private.manages_accumulation(engine):
             private.finish_reduction(engine)
         engine.step()
@@ -205,7 +211,8 @@ def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> N
 
 
 @contextmanager
-def _in_step(state: EngineState) -> Iterator[None]:
+def inside_step(state: EngineState) -> Iterator[None]:
+    """Around what the engine itself does with the optimizer: the guards let it pass."""
     state.in_step = True
     try:
         yield

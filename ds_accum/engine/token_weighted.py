@@ -21,13 +21,13 @@ from torch import Tensor
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
-from ds_accum.engine.counting import PendingCount, as_count
+from ds_accum.engine.counting import as_count, denominator_of
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
 from ds_accum.engine.guards.hanging import begin_bare_backward, end_bare_backward, watched
 from ds_accum.engine.guards.leaving import warn_if_left_open
-from ds_accum.engine.guards.resizing import check_resizing
+from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
 from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.updating import check_update
@@ -62,6 +62,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""
         if not (torch.is_grad_enabled() and self.module.training):
             return super().forward(*inputs, **kwargs)
+        check_size(self)
         with watched(self, "forward"):
             return self._forward_in_training(inputs, kwargs)
 
@@ -75,6 +76,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending.loss = loss_in(output)
         if pending.loss is not None:
             on_gradient(pending.loss, self._seed_bare_backward)
+        if not state.compared:
+            state.compared = True
+            state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
         state.pending.add(pending)
         return output
 
@@ -154,6 +158,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
         micro-batches.
         """
+        check_size(self)
         with watched(self, "flush"):
             return stepping.flush(self)
 
@@ -166,6 +171,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
+        check_size(self)
         check_boundary_is_met(self)
         with watched(self, "step"):
             return self._step(*arguments, **options)
@@ -196,8 +202,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             return saved
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
-        """As DeepSpeed's; a window that was open is given up, as DeepSpeed gives up its gradients."""
-        check_checkpointing(self, "load_checkpoint")
+        """As DeepSpeed's; a window that was open is given up."""
+        if self._accumulation.failure is None:
+            check_checkpointing(self, "load_checkpoint")
+        checkpointing.give_up_window(self)
         with watched(self, "load_checkpoint", limited=False):
             path, client_state = super().load_checkpoint(*arguments, **options)
         return path, checkpointing.take_engine_state(self, client_state)
@@ -213,11 +221,13 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super().set_train_batch_size(train_batch_size)
         if not self._accumulation.window.is_open:
             private.begin_at_a_boundary(self)
+        note_size(self)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
         """As DeepSpeed's; a misuse inside a window."""
         check_resizing(self, "set_train_micro_batch_size")
         super().set_train_micro_batch_size(micro_batch_size)
+        note_size(self)
 
     def destroy(self) -> None:
         """As DeepSpeed's; warns about micro-batches that were never applied."""
@@ -236,6 +246,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
+                private.require_torch_style_backward(self)
                 self._check_before_backward()
                 with watched(self, "backward"):
                     state.bare_seed = self._take_in_bare()
@@ -267,7 +278,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's, noted."""
         if self.zero_optimization_partition_gradients() or self.is_gradient_accumulation_boundary():
             self._accumulation.events.add("reduce")
-        super().allreduce_gradients(*arguments, **options)
+        self._accumulation.reducing = True
+        try:
+            super().allreduce_gradients(*arguments, **options)
+        finally:
+            self._accumulation.reducing = False
 
     @contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
@@ -304,14 +319,15 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         pending = state.pending.only()
         if num_tokens is not None:
             count = as_count(num_tokens, state.device)
+            state.pending.check(num_tokens)
         elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
             # A mean of means needs no counts; without them the report has none.
             count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
         else:
-            pending = state.pending.take()
+            pending = state.pending.required()
             assert pending.num_tokens is not None
             count = pending.num_tokens
-        denominator = _denominator(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
+        denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
         if not state.window.is_open:
             opening.open_window(self, count)
         state.pending.clear()
@@ -334,7 +350,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
             )
         if pending is None or pending.loss is None:
-            state.pending.take()
+            state.pending.required()
             raise AssertionError("a count without its loss was taken")
         if pending.loss.dtype in (torch.float16, torch.bfloat16):
             state.half.warn(pending.loss.dtype)
@@ -355,17 +371,22 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
 
     def _check_before_backward(self) -> None:
+        check_size(self)
         check_backward_is_before_the_boundary(self)
         check_loss_scale(self)
         check_gradients(self, "the next backward")
 
     def _on_event(self, event: Event, call: str) -> None:
-        """Before the optimizer takes a norm, updates, or sets gradients to zero, whoever asks it to."""
+        """Before the optimizer steps, takes a norm, updates, or sets gradients to zero, whoever asks it to."""
         if event == "zero":
+            if self._accumulation.reducing:
+                return  # DeepSpeed's own, of what it has reduced
             check_zeroing(self, call)
-        elif event == "update":
+        elif event == "step":
             check_update(self)
-        if self._accumulation.in_step:
+            return
+        # A norm outside the step is one of a gradient that is not complete.
+        if self._accumulation.in_step or event == "norm":
             self._accumulation.events.add(event)
 
     @contextmanager
@@ -375,26 +396,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
-
-
-def _denominator(
-    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
-) -> Tensor:
-    """What the sum of token losses was divided by to give the loss."""
-    if is_sum:
-        return torch.ones_like(count)
-    if pending is not None and pending.denominator is not None:
-        if loss is pending.loss:
-            return pending.denominator
-        raise CountError(
-            "the model was given num_items_in_batch, and the loss is not the one in its output, so what it was divided "
-            "by is not known",
-            remedy='pass the loss as the model returns it, or their sum with "loss_reduction": "sum"',
-        )
-    if divided_already:
-        raise CountError(
-            "scale_wrt_gas=False says that the loss is divided by what a whole step holds, but a mean over its own "
-            "micro-batch is expected",
-            remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
-        )
-    return count

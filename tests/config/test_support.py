@@ -194,8 +194,10 @@ def test_the_predivide_factor_is_used_where_a_reduction_looks_at_it(values: dict
 
 # --- what ds-accum's engine refuses -----------------------------------------------------------------------------------
 
-# name -> what it refuses, and the nearest that it does not
-REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+OFFLOADED = zero(2, offload_optimizer={"device": "cpu"})
+
+# name -> what it refuses, and the nearest that it does not; for a release where that is another than the newest
+REFUSED: dict[str, tuple[Any, ...]] = {
     "DeepCompile": ({"compile": {"deepcompile": True}}, {"compile": {"deepcompile": False}}),
     "torch_autocast in fp16": (
         {"torch_autocast": {"enabled": True, "dtype": "half"}},
@@ -215,18 +217,41 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"sequence_parallel_size": 2, "data_parallel_size": 4},
         {"sequence_parallel_size": 1, "data_parallel_size": 4},
     ),
+    "ZeRO-1 and 2 on DeepSpeed 0.18.7 to 0.18.9": (zero(1), zero(3), (0, 18, 9)),
+    "ZeRO-1 and 2 with offload_optimizer before DeepSpeed 0.19.0": (OFFLOADED, zero(2), (0, 18, 6)),
+    "BF16_Optimizer before DeepSpeed 0.19.0": (
+        {**BF16_ON_FP32, **zero(1)},
+        {"bf16": {"enabled": True}, **zero(1)},
+        (0, 18, 6),
+    ),
 }
 
 
-def names(values: dict[str, Any]) -> list[str]:
-    return [refusal.name for refusal in support.engine_refusals(read(values))]
+def names(values: dict[str, Any], *version: tuple[int, int, int]) -> list[str]:
+    return [refusal.name for refusal in support.engine_refusals(read(values, *version))]
 
 
 @pytest.mark.parametrize("refusal", support.ENGINE_REFUSALS, ids=lambda refusal: refusal.name)
 def test_the_engine_refuses_what_the_table_says_and_not_its_neighbour(refusal: support.EngineRefusal) -> None:
-    refused, neighbour = REFUSED[refusal.name]
-    assert names(refused) == [refusal.name]
-    assert names(neighbour) == []
+    refused, neighbour, *version = REFUSED[refusal.name]
+    assert names(refused, *version) == [refusal.name]
+    assert names(neighbour, *version) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "refusing", "taking"),
+    [
+        (zero(2), [(0, 18, 7), (0, 18, 9)], [(0, 18, 3), (0, 18, 6), (0, 19, 0)]),
+        (OFFLOADED, [(0, 18, 3), (0, 18, 6)], [(0, 19, 0), (0, 19, 8)]),
+        ({**BF16_ON_FP32, **zero(1)}, [(0, 18, 3), (0, 18, 9)], [(0, 19, 0), (0, 19, 8)]),
+    ],
+    ids=["flattened inside a graph", "offload", "BF16_Optimizer"],
+)
+def test_what_a_release_got_wrong_is_refused_for_that_release_alone(
+    values: dict[str, Any], refusing: list[tuple[int, int, int]], taking: list[tuple[int, int, int]]
+) -> None:
+    assert all(names(values, version) for version in refusing)
+    assert not any(names(values, version) for version in taking)
 
 
 @pytest.mark.parametrize("refusal", support.ENGINE_REFUSALS, ids=lambda refusal: refusal.name)

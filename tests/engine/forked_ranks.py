@@ -67,7 +67,6 @@ def prepare(wanted: str) -> None:
     import torch
     import torch.utils.cpp_extension
     from deepspeed.accelerator import get_accelerator
-    from deepspeed.ops.op_builder.cpu import CPUAdagradBuilder, CPUAdamBuilder, CPULionBuilder, FusedAdamBuilder
 
     torch.set_num_threads(1)
     # DeepSpeed asks whether oneDNN has fp16 kernels for this CPU; torch computes in fp16 on every CPU, only slowly.
@@ -86,14 +85,15 @@ def prepare(wanted: str) -> None:
     # An optimizer on the CPU asks for the maker of the CPU, which takes a second; the answer does not change.
     cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
     cpuinfo.get_cpu_info()
-    for builder, names in (
-        (FusedAdamBuilder, ("fused_adam",)),
-        (CPUAdamBuilder, ("cpu_adam",)),
-        (CPUAdagradBuilder, ("adagrad",)),
-        (CPULionBuilder, ("cpu_lion",)),
+    for builder, name in (
+        ("FusedAdamBuilder", "fused_adam"),
+        ("CPUAdamBuilder", "cpu_adam"),
+        ("CPUAdagradBuilder", "adagrad"),
+        ("CPULionBuilder", "cpu_lion"),
     ):
-        if any(name in wanted for name in names):
-            builder().load(verbose=False)
+        if name in wanted:
+            # By its name: not every release has all of them in one module.
+            get_accelerator().create_op_builder(builder).load(verbose=False)
     torch.utils.cpp_extension.load = _compile_nothing_more  # type: ignore[assignment]
 
 
@@ -147,16 +147,17 @@ def _has_ended(running: _Running) -> bool:
 
 
 def _answer(running: _Running) -> dict[str, Any]:
-    values, errors = [], []
+    values, errors, outputs = [], [], []
     for rank in range(running.job["ranks"]):
+        log = running.folder / f"rank{rank}.log"
+        last = log.read_text("utf-8", "replace")[-12_000:] if log.exists() else ""
+        outputs.append(last)
         path = running.folder / f"rank{rank}.json"
         if path.exists():
             said = json.loads(path.read_text("utf-8"))
             values.append(said["value"])
             errors.append(said["error"])
             continue
-        log = running.folder / f"rank{rank}.log"
-        last = log.read_text("utf-8", "replace")[-8000:] if log.exists() else ""
         code = running.exits[rank]
         values.append(None)
         errors.append(f"{'was killed' if code == -signal.SIGKILL else f'exited with {code}'}; it said last:\n{last}")
@@ -165,8 +166,9 @@ def _answer(running: _Running) -> dict[str, Any]:
         "name": running.job["name"],
         "values": values,
         "errors": errors,
-        "ends": [round(running.ends[rank], 2) for rank in range(running.job["ranks"])],
         "seconds": round(seconds, 2),
+        "outputs": outputs,
+        "ends": [round(running.ends[rank], 2) for rank in range(running.job["ranks"])],
     }
 
 

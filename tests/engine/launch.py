@@ -58,6 +58,8 @@ class Answer:
     errors: tuple[str | None, ...]
     ends: tuple[float, ...]
     seconds: float
+    outputs: tuple[str, ...] = ()
+    """The end of what each rank printed."""
 
     @property
     def failed(self) -> bool:
@@ -92,8 +94,9 @@ def launch(jobs: Iterable[Job], *, timeout: float = 900.0, ranks_at_once: int | 
         result["name"]: Answer(
             values=tuple(result["values"]),
             errors=tuple(result["errors"]),
-            ends=tuple(result["ends"]),
             seconds=result["seconds"],
+            outputs=tuple(result["outputs"]),
+            ends=tuple(result["ends"]),
         )
         for result in results
     }

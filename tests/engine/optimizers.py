@@ -45,6 +45,8 @@ def optimizer_of(name: str, model: nn.Module) -> Any:
     match name:
         case "sgd":
             return torch.optim.SGD(parameters, **SGD)
+        case "sgd in two groups":
+            return torch.optim.SGD([{"params": parameters[:3]}, {"params": parameters[3:]}], **SGD)
         case "adamw":
             return torch.optim.AdamW(parameters, **ADAM)
         case "fused_adam":

@@ -14,7 +14,11 @@
     replicas        copies of the parameters differ between ranks (thorough)
     hanging         a rank waits for another that does not come
 
-A guard reads nothing from the device and passes over no gradient. Undetected: edits of `p.grad.data` (they move no
-version counter; `"check": "thorough"` compares some elements), and anything on ZeRO-2/3, whose gradients are gone from
-the parameters after each backward.
+A guard reads nothing from the device and passes over no gradient. Undetected:
+
+* edits of `p.grad.data`, which move no version counter; `"check": "thorough"` compares one element of each gradient;
+* edits of a complete gradient on stage 0 between the last backward and the step, where a clip by hand may be right;
+* gradients on ZeRO-2/3, which are gone from the parameters after each backward: there is nothing to edit;
+* a count above the labels that lies on a device, which is not waited for;
+* replicas that part and meet again between two of the steps that `"check": "thorough"` looks at.
 """

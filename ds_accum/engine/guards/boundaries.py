@@ -60,7 +60,8 @@ def check_boundary_is_met(engine: TokenWeightedEngine) -> None:
         report_misuse(
             engine,
             StepInsideNoSyncError(
-                f"engine.step() was called inside no_sync {where_in_window(engine)}, where nothing is reduced",
+                f"engine.step() was called inside no_sync {where_in_window(engine)}, where nothing is reduced: each "
+                "rank would be updated with its own gradients",
                 remedy="leave no_sync before the window's last backward, and step after it",
             ),
         )
@@ -72,9 +73,9 @@ def check_boundary_is_met(engine: TokenWeightedEngine) -> None:
     report_misuse(
         engine,
         BoundaryMissedError(
-            f"{done} backwards were made for {steps} accumulation steps, {state.unsynchronized} of them inside "
-            "no_sync, but DeepSpeed counts calls of engine.step() and is not at the boundary: nothing would be reduced "
-            "or updated",
+            f"{done} backwards were made for {steps} accumulation steps of step {engine.global_steps + 1}, "
+            f"{state.unsynchronized} of them inside no_sync, but DeepSpeed counts calls of engine.step() and is not at "
+            "the boundary: nothing would be reduced or updated",
             remedy="call engine.set_gradient_accumulation_boundary(True) before the window's last backward, and False "
             "before its first",
         ),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.guards.editing import renew_fingerprint
 from ds_accum.engine.guards.reporting import report_misuse, where_in_window
 from ds_accum.errors import MisuseError
 
@@ -41,30 +42,38 @@ def watch_clipping(engine: TokenWeightedEngine) -> None:
     global _watched
     if not _watched:
         _watched = True
-        for name in ("clip_grad_norm_", "clip_grad_value_"):
-            _ask_before(getattr(nn.utils, name))
+        for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+            _ask_before(name)
 
 
-def _ask_before(function: Any) -> None:
+def _ask_before(name: str) -> None:
     """Puts a question before a function of torch's, for those too who hold it already.
 
     Both functions are closures around what they do without gradients (torch/nn/utils/clip_grad.py, `_no_grad`): the
     function stays, what it encloses is exchanged. A torch that makes them otherwise is left alone.
     """
+    function: Any = getattr(nn.utils, name, None)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     if "func" in names:
         cell = function.__closure__[names.index("func")]
-        cell.cell_contents = _asking(cell.cell_contents)
+        cell.cell_contents = _asking(cell.cell_contents, name)
 
 
-def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
+def _asking(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(function)
     def asking(parameters: Tensor | Iterable[Tensor], *arguments: Any, **options: Any) -> Any:
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         engine = next((_ENGINES[id(parameter)] for parameter in given if id(parameter) in _ENGINES), None)
-        if engine is not None:
-            _check(engine, function.__name__)
-        return function(given, *arguments, **options)
+        if engine is None or engine._accumulation.clipping_by_hand:
+            return function(given, *arguments, **options)
+        _check(engine, name)
+        # One of them calls another, and what they write is told already.
+        engine._accumulation.clipping_by_hand = True
+        try:
+            return function(given, *arguments, **options)
+        finally:
+            engine._accumulation.clipping_by_hand = False
+            renew_fingerprint(engine)
 
     return asking
 

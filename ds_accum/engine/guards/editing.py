@@ -18,7 +18,7 @@ from ds_accum.errors import MisuseError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["Fingerprint", "GradientEditedError", "check_gradients", "fingerprint"]
+__all__ = ["Fingerprint", "GradientEditedError", "check_gradients", "fingerprint", "renew_fingerprint"]
 
 
 class GradientEditedError(MisuseError):
@@ -37,6 +37,13 @@ def fingerprint(engine: TokenWeightedEngine) -> Fingerprint | None:
     gradients = [parameter.grad for parameter in state.parameters]
     marks = [None if gradient is None else (id(gradient), gradient._version) for gradient in gradients]
     return marks, _elements(gradients) if state.settings.check == "thorough" else None
+
+
+def renew_fingerprint(engine: TokenWeightedEngine) -> None:
+    """After an edit that is known about."""
+    state = engine._accumulation
+    if state.fingerprint is not None:
+        state.fingerprint = fingerprint(engine)
 
 
 def check_gradients(engine: TokenWeightedEngine, when: str) -> None:

@@ -20,8 +20,9 @@ class UnevenMicroBatchesError(MisuseError):
 
 def check_evenness(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     """At the boundary, on all ranks alike."""
-    if totals.per_rank is None:
+    if totals.per_rank is None or engine._accumulation.checked is totals:
         return
+    engine._accumulation.checked = totals  # `flush` asks before its step does
     constants = {rank.constant for rank in totals.per_rank if rank.micro_batches}
     if len(constants) > 1:
         raise AccumulationError(
@@ -36,7 +37,8 @@ def check_evenness(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
         engine,
         UnevenMicroBatchesError(
             f"ranks have different numbers of micro-batches in step {engine.global_steps + 1}: {fewest} on rank "
-            f"{numbers.index(fewest)}, {most} on rank {numbers.index(most)}",
+            f"{numbers.index(fewest)}, {most} on rank {numbers.index(most)}: where a backward communicates, those "
+            "with more would wait for ever",
             remedy="give every rank as many; a micro-batch without a counted token (all labels ignored) weighs nothing",
         ),
     )

@@ -181,7 +181,7 @@ class Watchdog:
                 lines.append(((-1, -1), f"  rank {rank} never began"))
                 continue
             call, step, micro_batch, written, *age = self._store.get(key).decode().split("|")
-            silent = time.time() - float(written)
+            silent = max(time.time() - float(written), 0.0)  # it is written to the millisecond
             if call == "left":
                 lines.append(((-1, -1), f"  rank {rank} has left"))
                 continue

@@ -1,7 +1,8 @@
 """Copies of the parameters that differ between ranks, under `"check": "thorough"`.
 
 ZeRO 0 to 2 hold every parameter on every rank, and nothing compares them: replicas that differ train on, each on
-gradients of the others. Every few steps each rank adds up the bits of each parameter, and the sums are compared.
+gradients of the others. At the first step and every few after it each rank adds up the bits of each parameter, frozen
+ones too, and the sums are compared: before the update, which on ZeRO-1 and 2 overwrites what was trained.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ds_accum.engine.guards.reporting import report_misuse
 from ds_accum.engine.totals import gather
@@ -30,16 +32,14 @@ class ReplicasDivergedError(MisuseError):
 
 
 def check_replicas(engine: TokenWeightedEngine) -> None:
-    """After a step; ZeRO-3 has no replicas."""
+    """Before the update, which has not counted this step yet; ZeRO-3 has no replicas."""
     state = engine._accumulation
     if state.settings.check != "thorough" or engine.zero_optimization_stage() == 3:
         return
     if engine.global_steps % CHECKED_EVERY:
         return
-    sums = torch.stack(
-        [p.detach().contiguous().view(_BITS[p.element_size()]).sum(dtype=torch.int64) for p in state.parameters]
-    )
-    table, work = gather(sums, state.group)
+    names, parameters = zip(*engine.module.named_parameters(), strict=True)
+    table, work = gather(torch.stack([_sum_of_bits(parameter) for parameter in parameters]), state.group)
     work.wait()
     differing = (table != table[0]).nonzero()
     if not differing.numel():
@@ -49,9 +49,13 @@ def check_replicas(engine: TokenWeightedEngine) -> None:
     report_misuse(
         engine,
         ReplicasDivergedError(
-            f'after step {engine.global_steps} the parameter "{state.parameter_names[index]}" on rank {rank} is not '
-            "what it is on rank 0: the replicas have diverged",
+            f'before the update of step {engine.global_steps + 1} the parameter "{names[index]}" on rank {rank} is not '
+            "what it is on rank 0: the replicas have diverged, and each is trained on gradients of the others",
             remedy="look for what changes parameters on some ranks alone: initialization without a common seed, an "
             "edit by hand, a rank that loaded another file; then start from a checkpoint",
         ),
     )
+
+
+def _sum_of_bits(parameter: Tensor) -> Tensor:
+    return parameter.detach().contiguous().view(_BITS[parameter.element_size()]).sum(dtype=torch.int64)

@@ -1,8 +1,10 @@
-"""Accumulation or micro-batch size changed inside a window: the boundary moves while the loop is on its way to it."""
+"""Accumulation, micro-batch size or world changed inside a window: the boundary moves as the loop runs to it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from deepspeed import comm
 
 from ds_accum.engine.guards.reporting import report_misuse, where_in_window
 from ds_accum.errors import MisuseError
@@ -10,7 +12,7 @@ from ds_accum.errors import MisuseError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["WindowResizedError", "check_resizing", "check_size"]
+__all__ = ["WindowResizedError", "check_resizing", "check_size", "note_size"]
 
 
 class WindowResizedError(MisuseError):
@@ -23,19 +25,34 @@ def check_resizing(engine: TokenWeightedEngine, function: str) -> None:
         _report(engine, f"{function} was called {where_in_window(engine)}")
 
 
+def note_size(engine: TokenWeightedEngine) -> None:
+    """When a window is opened, and after a change that is told already."""
+    engine._accumulation.opened_for = _sizes(engine)
+
+
 def check_size(engine: TokenWeightedEngine) -> None:
-    """Before the window's step: whether the accumulation steps are what they were at its first micro-batch."""
-    state, steps = engine._accumulation, engine.gradient_accumulation_steps()
-    if state.window.is_open and steps != state.opened_for:
-        before, state.opened_for = state.opened_for, steps
-        _report(engine, f"gradient_accumulation_steps went from {before} to {steps} {where_in_window(engine)}")
+    """Before each further backward of a window and its step, and before they communicate."""
+    state, sizes = engine._accumulation, _sizes(engine)
+    if not state.window.is_open or sizes == state.opened_for:
+        return
+    name = next(name for name, size in sizes.items() if size != state.opened_for[name])
+    before, state.opened_for = state.opened_for, sizes
+    _report(engine, f"{name} went from {before[name]} to {sizes[name]} {where_in_window(engine)}")
+
+
+def _sizes(engine: TokenWeightedEngine) -> dict[str, int]:
+    return {
+        "the world size": comm.get_world_size(),
+        "gradient_accumulation_steps": engine.gradient_accumulation_steps(),
+        "train_micro_batch_size_per_gpu": engine.train_micro_batch_size_per_gpu(),
+    }
 
 
 def _report(engine: TokenWeightedEngine, fact: str) -> None:
     report_misuse(
         engine,
         WindowResizedError(
-            f"{fact}: this step has neither the old number of micro-batches nor the new one",
+            f"{fact}: this step has neither the old global batch nor the new one",
             remedy="change the batch between windows, after engine.step() at the boundary",
         ),
     )

@@ -23,11 +23,13 @@ def check_loss_scale(engine: TokenWeightedEngine) -> None:
     if not state.window.is_open:
         return
     scale = state.carrier.loss_scale()
-    if scale != state.window.loss_scale:
+    before = state.window.loss_scale
+    if scale != before:
+        state.window.loss_scale = scale  # told once
         report_misuse(
             engine,
             LossScaleMovedError(
-                f"the loss scale went from {state.window.loss_scale:g} to {scale:g} {where_in_window(engine)}: the "
+                f"the loss scale went from {before:g} to {scale:g} {where_in_window(engine)}: the "
                 "micro-batches of the window are scaled differently",
                 remedy="change it between windows, after engine.step() at the boundary",
             ),

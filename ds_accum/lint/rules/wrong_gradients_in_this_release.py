@@ -42,7 +42,7 @@ BAD = (
     Example(
         config="""{
   "train_micro_batch_size_per_gpu": 2,
-  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}},
   "bf16": {"enabled": true}
 }
 """,
@@ -51,8 +51,15 @@ BAD = (
         reports=(
             Report(
                 at="bf16.enabled",
-                message="DeepSpeed 0.18.5 divides bf16 gradients without ZeRO by a loss scale of 65536 that the loss"
-                " was never multiplied by: 0.18.3 brought it in, 0.18.6 mended it (DeepSpeed #7837, PR #7839)",
+                message="DeepSpeed 0.18.5 divides bf16 gradients without ZeRO, unless the optimizer is its own Adam, by"
+                " a loss scale of 65536 that the loss was never multiplied by: 0.18.3 brought it in, 0.18.6 mended it"
+                " (DeepSpeed #7837, PR #7839)",
+            ),
+            Report(
+                at="bf16.enabled",
+                message="DeepSpeed 0.18.5 never zeroes bf16 gradients without ZeRO, unless the optimizer is its own"
+                " Adam, so that they add up for ever: 0.17.6 brought it in, 0.18.6 mended it (DeepSpeed #7837, PR"
+                " #7839)",
             ),
         ),
     ),
@@ -68,6 +75,16 @@ GOOD = (
 }
 """,
         launch=Launch(world_size=1, deepspeed_version=(0, 18, 3)),
+        deepspeed=None,
+    ),
+    Example(
+        config="""{
+  "train_micro_batch_size_per_gpu": 2,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+  "bf16": {"enabled": true}
+}
+""",
+        launch=Launch(world_size=1, deepspeed_version=(0, 18, 5)),
         deepspeed=None,
     ),
 )
@@ -139,7 +156,7 @@ RELEASES: tuple[WrongRelease, ...] = (
     ),
     WrongRelease(
         since=(0, 17, 6),
-        mended=(0, 18, 3),
+        mended=(0, 18, 6),
         at=("bf16", "enabled"),
         does="never zeroes bf16 gradients without ZeRO, unless the optimizer is its own Adam, so that they add up for"
         " ever",
@@ -150,8 +167,11 @@ RELEASES: tuple[WrongRelease, ...] = (
         since=(0, 18, 3),
         mended=(0, 18, 6),
         at=("bf16", "enabled"),
-        does="divides bf16 gradients without ZeRO by a loss scale of 65536 that the loss was never multiplied by",
-        applies=lambda context: _is_bf16_without_zero(context) and _scales_by_default(context),
+        does="divides bf16 gradients without ZeRO, unless the optimizer is its own Adam, by a loss scale of 65536 that"
+        " the loss was never multiplied by",
+        applies=lambda context: (
+            _is_bf16_without_zero(context) and _scales_by_default(context) and _builds_fused_adam(context) is False
+        ),
         reference="DeepSpeed #7837, PR #7839",
     ),
     WrongRelease(

@@ -1,0 +1,85 @@
+"""Gradients that change between micro-batches are reported with the first parameter's name, by whatever hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from guards.injecting import Injection, check_misuse, check_silence, jobs_of, trials
+from launch import Answer
+
+SAYS = 'the gradient of "{}" was written to after micro-batch 1 of 2 of step 1, before the next backward: '
+
+MISUSES = (
+    Injection(
+        function="scale_gradients_between",
+        stages=(0, 1),
+        error="GradientEditedError",
+        says=SAYS.format("positions"),
+        let_pass=(0, 1),
+    ),
+    Injection(
+        function="scale_gradients_between",
+        stages=(0, 1),
+        dtype="bf16",
+        error="GradientEditedError",
+        says=SAYS.format("positions"),
+    ),
+    Injection(
+        function="replace_a_gradient_between",
+        stages=(0, 1),
+        error="GradientEditedError",
+        says=SAYS.format("head.weight"),
+        let_pass=(1,),
+    ),
+    Injection(
+        function="drop_a_gradient_between",
+        stages=(0, 1),
+        error="GradientEditedError",
+        says=SAYS.format("head.weight"),
+        let_pass=(0,),
+    ),
+    Injection(
+        function="zero_through_the_module_between",
+        stages=(0, 1),
+        error="GradientEditedError",
+        says=SAYS.format("positions"),
+    ),
+    Injection(
+        function="write_to_data_between",
+        stages=(0, 1),
+        error="GradientEditedError",
+        says=SAYS.format("head.weight"),
+        let_pass=(0,),
+        block={"check": "thorough"},
+    ),
+)
+TWINS = (
+    # What is documented as not seen: `.data` has a version counter of its own.
+    Injection(function="write_to_data_between", stages=(0, 1)),
+    Injection(function="keep_the_replicas", stages=(0, 1), block={"check": "thorough"}),
+)
+NOTHING_TO_EDIT = (Injection(function="leave_no_gradient_between", stages=(2, 3)),)
+JOBS = jobs_of(*MISUSES, *TWINS, *NOTHING_TO_EDIT)
+
+
+@pytest.mark.parametrize(("injection", "stage", "mode"), trials(MISUSES, "raise", "warn", "count"))
+def test_an_edited_gradient_is_reported(
+    injection: Injection, stage: int, mode: str, answers: Mapping[str, Answer]
+) -> None:
+    check_misuse(injection, stage, mode, answers)
+
+
+@pytest.mark.parametrize(("injection", "stage", "mode"), trials(TWINS, "raise"))
+def test_gradients_that_nobody_edits_are_silent(
+    injection: Injection, stage: int, mode: str, answers: Mapping[str, Answer]
+) -> None:
+    check_silence(injection, stage, mode, answers)
+
+
+@pytest.mark.parametrize(("injection", "stage", "mode"), trials(NOTHING_TO_EDIT, "raise"))
+def test_there_is_no_gradient_to_edit_where_it_is_moved_after_each_backward(
+    injection: Injection, stage: int, mode: str, answers: Mapping[str, Answer]
+) -> None:
+    check_silence(injection, stage, mode, answers)
+    assert all(found["value"] is True for found in injection.found(answers, stage, mode))

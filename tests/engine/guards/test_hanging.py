@@ -1,0 +1,114 @@
+"""A rank that waits for another says which one, and ends; a rank that is gone is named; long evaluations are no hang."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+import pytest
+import torch.distributed
+from cases import Case
+from guards.hanging_ranks import TIMEOUT_S
+from launch import Answer, Job
+
+from ds_accum.engine.guards import hanging
+from ds_accum.engine.guards.hanging import EXIT_STATUS, Watchdog
+
+STAGES = (0, 1, 2, 3)
+
+
+def _job(function: str, stage: int) -> Job:
+    case = Case(name=f"zero-{stage} {function}", stage=stage, dtype="fp32", micro_batch_size=1, windows=(2, 2))
+    return case.job(f"guards.hanging_ranks:{function}")
+
+
+JOBS = [
+    *(_job("sleep_on_rank_1", stage) for stage in STAGES),
+    *(_job("die_on_rank_1", stage) for stage in STAGES),
+    *(_job("evaluate_for_long", stage) for stage in (0, 3)),
+]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_rank_that_waits_for_too_long_names_the_one_behind_and_ends(
+    stage: int, answers: Mapping[str, Answer]
+) -> None:
+    answer = answers[f"zero-{stage} sleep_on_rank_1"]
+    said = answer.errors[0] or ""
+    assert f"exited with {EXIT_STATUS}" in said, answer.report
+    assert re.search(
+        r"rank 0 has been in (forward|backward|step) for \d+ s \(step 2, micro-batch \d\), longer than", said
+    )
+    behind = re.search(r"the ranks are at:\n  (rank \d): step 1, micro-batch \d, outside the engine for \d+ s", said)
+    assert behind is not None and behind[1] == "rank 1", said
+    assert "its main thread stands here" in said and "guards/loop.py" in said
+    # Its start, the time-out and a few seconds.
+    assert answer.seconds < TIMEOUT_S + 25
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_survivors_of_a_killed_rank_say_which_one_is_gone(stage: int, answers: Mapping[str, Answer]) -> None:
+    answer = answers[f"zero-{stage} die_on_rank_1"]
+    assert "was killed" in (answer.errors[1] or "")
+    assert answer.errors[0] is not None and "RuntimeError" in answer.errors[0], answer.report
+    said = answer.outputs[0]
+    assert "ds-accum: rank 0 lost its peers" in said, said
+    assert re.search(r"\n  rank 1: step 1, .*, silent for \d+ s: its process is gone or stopped", said), said
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_an_evaluation_longer_than_the_time_out_is_no_hang(stage: int, answers: Mapping[str, Answer]) -> None:
+    answer = answers[f"zero-{stage} evaluate_for_long"]
+    assert answer.value() == {"applied": [True, True]}
+    assert all("ds-accum: rank" not in output for output in answer.outputs)
+
+
+def _watchdog(rank: int, store: torch.distributed.HashStore, timeout_s: float = 60.0) -> Watchdog:
+    return Watchdog(store, rank=rank, ranks=3, timeout_s=timeout_s, key="test")
+
+
+def test_whereabouts_begin_with_those_that_are_behind() -> None:
+    store = torch.distributed.HashStore()
+    first, second = _watchdog(0, store), _watchdog(1, store)
+    with first.inside("step", step=4, micro_batch=2), second.inside("backward", step=3, micro_batch=1):
+        with first.inside("backward", step=9, micro_batch=9):
+            first._write()
+        second._write()
+        never, behind, ahead = first.whereabouts()
+    assert never == "  rank 2 never began"
+    assert behind.startswith("  rank 1: step 3, micro-batch 1, backward for 0 s")
+    # A call inside another is the outer one's.
+    assert ahead.startswith("  rank 0: step 4, micro-batch 2, step for 0 s")
+
+
+def test_a_rank_that_has_left_is_not_taken_for_dead() -> None:
+    store = torch.distributed.HashStore()
+    watchdog = _watchdog(0, store)
+    watchdog.start()
+    watchdog.stop()
+    assert "  rank 0 has left" in _watchdog(1, store).whereabouts()
+
+
+def test_silence_tells_a_dead_rank_from_a_slow_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hanging, "_SILENT_S", 0.2)
+    store = torch.distributed.HashStore()
+    _watchdog(1, store)._write()
+    living = _watchdog(0, store)
+    time.sleep(0.3)
+    living._write()
+    with pytest.raises(RuntimeError), living.inside("backward", step=1, micro_batch=1):
+        raise RuntimeError("Connection closed by peer")
+    said = capsys.readouterr().err
+    assert "rank 0 lost its peers (Connection closed by peer)" in said
+    assert "rank 1" in said and "silent" in said and "rank 0:" not in said
+
+
+def test_an_error_of_another_kind_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    watchdog = _watchdog(0, torch.distributed.HashStore())
+    with pytest.raises(RuntimeError), watchdog.inside("forward", step=1, micro_batch=1):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    assert capsys.readouterr().err == ""
+    assert watchdog.progress.call is None
