@@ -76,7 +76,7 @@ class Answer:
         return self.values[0]
 
 
-def launch(jobs: Iterable[Job], *, timeout: float = 900.0, ranks_at_once: int | None = None) -> dict[str, Answer]:
+def launch(jobs: Iterable[Job], *, timeout: float = 1800.0, ranks_at_once: int | None = None) -> dict[str, Answer]:
     """The answer to each job, by name. Raises RuntimeError if the worker itself fails, or takes longer than `timeout`.
 
     As many ranks run at once as there are CPUs, unless `ranks_at_once` says that they mostly wait. With this call all processes that it started end, whatever happens.

@@ -33,7 +33,7 @@ def answers() -> dict[str, Answer]:
         )
         for name, (counts, _) in _COUNTS.items()
     ]
-    return launch(jobs, timeout=120)
+    return launch(jobs, timeout=600)
 
 
 @pytest.mark.parametrize("name", _COUNTS)

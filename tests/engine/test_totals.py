@@ -33,7 +33,7 @@ def answers() -> dict[str, Answer]:
         for name, records in _RECORDS.items()
         for most in (1, 1024)
     ]
-    return launch(jobs, timeout=120)
+    return launch(jobs, timeout=600)
 
 
 def _as_said(totals: WindowTotals, names: Sequence[str]) -> dict[str, str]:

@@ -17,4 +17,4 @@ def answers(request: pytest.FixtureRequest) -> Mapping[str, Answer]:
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path.parent == FOLDER]
     modules = {item.path: item.module for item in items}
     jobs: dict[str, Job] = {job.name: job for module in modules.values() for job in getattr(module, "JOBS", ())}
-    return launch(jobs.values(), timeout=600)
+    return launch(jobs.values(), timeout=1800)
