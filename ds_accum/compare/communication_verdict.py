@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ds_accum.compare.measures import formula_differences, passed_bytes, ring_bytes, variants_by_name
+from ds_accum.compare.measures import formula_differences, passed_bytes, ring_bytes, same_training, variants_by_name
 from ds_accum.compare.numbers import bytes_text, count_text, listed, times_text
 from ds_accum.compare.result import Comparison, VariantResult
 from ds_accum.compare.spec import Variant
@@ -98,10 +98,10 @@ def _zero_2(rows: Sequence[Row]) -> Iterator[str]:
 
 def _token(rows: Sequence[Row]) -> Iterator[str]:
     """What weighting by tokens adds to the same training by stock DeepSpeed, if it is the same everywhere."""
-    stock = {_same_training(variant): result for variant, result in rows if variant.engine == "stock"}
+    stock = {same_training(variant): result for variant, result in rows if variant.engine == "stock"}
     added = set()
     for variant, result in rows:
-        other = stock.get(_same_training(variant))
+        other = stock.get(same_training(variant))
         if variant.engine == "token" and other is not None and not _is_coalesced(variant):
             added.add((_calls(result) - _calls(other), _passed(result) - _passed(other)))
     if len(added) == 1:
@@ -123,11 +123,6 @@ def _formulas(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{text}; there is none for {listed(without)}" if without else text
     elif without:
         yield f"there is no formula for {listed(without)}: these are counts alone"
-
-
-def _same_training(variant: Variant) -> tuple[object, ...]:
-    varied = sorted((key, repr(value)) for key, value in variant.varied.items() if not key.startswith("ds_accum."))
-    return (variant.stage, variant.micro_batch_size, variant.gradient_accumulation_steps, tuple(varied))
 
 
 def _is_coalesced(variant: Variant) -> bool:

@@ -18,6 +18,7 @@ __all__ = [
     "passed_bytes",
     "quartiles",
     "ring_bytes",
+    "same_training",
     "variants_by_name",
 ]
 
@@ -117,6 +118,12 @@ def is_within_tolerance(result: VariantResult) -> bool | None:
 def variants_by_name(comparison: Comparison) -> Mapping[str, Variant]:
     """What was run, under the names that the results have."""
     return {variant.name: variant for variant in comparison.spec.variants}
+
+
+def same_training(variant: Variant) -> tuple[object, ...]:
+    """Equal for variants that train the same, whoever weights: stage, cut and what was varied of DeepSpeed's keys."""
+    varied = sorted((key, repr(value)) for key, value in variant.varied.items() if not key.startswith("ds_accum."))
+    return (variant.stage, variant.micro_batch_size, variant.gradient_accumulation_steps, tuple(varied))
 
 
 def _is_close(counted: Sequence[float], expected: Sequence[float]) -> bool:

@@ -14,7 +14,14 @@ from itertools import groupby
 from typing import Literal
 
 from ds_accum.compare import communication_verdict
-from ds_accum.compare.measures import Quartiles, is_within_tolerance, paired_ratio, quartiles, variants_by_name
+from ds_accum.compare.measures import (
+    Quartiles,
+    is_within_tolerance,
+    paired_ratio,
+    quartiles,
+    same_training,
+    variants_by_name,
+)
 from ds_accum.compare.numbers import bytes_text, error_text, listed, seconds_text, times_text
 from ds_accum.compare.result import Comparison, VariantResult
 from ds_accum.compare.spec import Dtype
@@ -226,13 +233,13 @@ def _token_speed(comparison: Comparison) -> Iterator[Sentence]:
     """Token against stock of the same stage, cut and variation, by pairs of steps."""
     variants = variants_by_name(comparison)
     stock = {
-        _same_training(comparison, result.name): result
+        same_training(variants[result.name]): result
         for result in comparison.results
         if variants[result.name].engine == "stock"
     }
     ratios: list[tuple[str, Quartiles]] = []
     for result in comparison.results:
-        other = stock.get(_same_training(comparison, result.name))
+        other = stock.get(same_training(variants[result.name]))
         if variants[result.name].engine == "token" and other is not None:
             ratio = paired_ratio(result, other)
             if ratio is not None:
@@ -248,12 +255,6 @@ def _token_speed(comparison: Comparison) -> Iterator[Sentence]:
     else:
         what += "; no difference can be told from noise"
     yield Sentence(topic="speed", tone="plain", text=what)
-
-
-def _same_training(comparison: Comparison, name: str) -> tuple[object, ...]:
-    variant = variants_by_name(comparison)[name]
-    varied = sorted((key, repr(value)) for key, value in variant.varied.items() if not key.startswith("ds_accum."))
-    return (variant.stage, variant.micro_batch_size, variant.gradient_accumulation_steps, tuple(varied))
 
 
 def _two(ratio: float) -> str:
@@ -278,8 +279,8 @@ def _misuse(comparison: Comparison) -> Iterator[Sentence]:
         changed = [misuse for misuse in misuses if misuse.outcome == "changes the step"]
         stopped = [misuse for misuse in misuses if misuse.outcome.startswith("stopped")]
         text = (
-            f"of {len(misuses)} misuses in the middle of a window under {engine}, {len(changed)} silently change the step"
-            f" and {len(stopped)} are stopped with an error that says so"
+            f"of {len(misuses)} misuses in the middle of a window under {engine}, {len(changed)} silently change the"
+            f" step and {len(stopped)} are stopped with an error that says so"
         )
         known = [misuse.step_error for misuse in changed if misuse.step_error is not None]
         if known:
