@@ -71,7 +71,7 @@ def _title(comparison: Comparison) -> str:
 
 def _verdict(comparison: Comparison) -> str:
     items = "".join(
-        f'<li class="{sentence.tone}">{_text(sentence.text[:1].upper() + sentence.text[1:])}.</li>\n'
+        f'<li class="{sentence.tone}"><b>{sentence.topic}</b> {_text(sentence.text)}</li>\n'
         for sentence in verdict(comparison)
     )
     return f'<ul class="verdict">\n{items}</ul>'

@@ -18,6 +18,7 @@ h3 { font-size: .9rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
 .verdict { list-style: none; margin: 0 0 1.6rem; padding: 0; display: grid; gap: .5rem; }
 .verdict li { background: var(--card); border-left: .3rem solid var(--plain); border-radius: .3rem;
   padding: .5rem .8rem; overflow-wrap: anywhere; }
+.verdict b { color: var(--soft); font-weight: 500; font-size: .85rem; display: block; }
 .verdict li.good { border-color: var(--good); }
 .verdict li.bad { border-color: var(--bad); }
 figure { margin: 0 0 1rem; }
