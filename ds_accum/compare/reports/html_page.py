@@ -70,11 +70,13 @@ def _title(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
-    items = "".join(
-        f'<li class="{sentence.tone}"><b>{sentence.topic}</b> {_text(sentence.text)}</li>\n'
-        for sentence in verdict(comparison)
-    )
-    return f'<ul class="verdict">\n{items}</ul>'
+    """One list; what a sentence is about stands over the first of its kind."""
+    items, topic = [], ""
+    for sentence in verdict(comparison):
+        heading = "" if sentence.topic == topic else f"<b>{sentence.topic}</b> "
+        items.append(f'<li class="{sentence.tone}">{heading}{_text(sentence.text)}</li>\n')
+        topic = sentence.topic
+    return f'<ul class="verdict">\n{"".join(items)}</ul>'
 
 
 def _section(comparison: Comparison, section: Section) -> str:
