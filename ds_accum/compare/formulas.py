@@ -111,7 +111,8 @@ def expected_communication(
     `parameters` is the number of trainable ones. `tensors` are the elements of each, in the order of
     `model.parameters()`: how many buckets there are and what ZeRO-3 keeps on every rank follows from them, which
     matters for models beyond one bucket (5e8 elements by default) and for the persistence threshold of ZeRO-3.
-    `fsdp_groups` are the elements that one rank holds of each FSDP group, padding included, the root's last.
+    `fsdp_groups` are the elements that one rank holds of each FSDP group, padding included, the root's last; FSDP
+    needs both.
 
     Raises ValueError if `tensors` don't add up to `parameters`.
     """
@@ -125,7 +126,7 @@ def expected_communication(
     if variant.engine in ("ddp", "ddp-every"):
         return _ddp(variant, spec, model)
     if variant.engine in ("fsdp", "fsdp-every"):
-        return None if fsdp_groups is None else _fsdp(variant, spec, fsdp_groups)
+        return None if fsdp_groups is None else _fsdp(variant, spec, model, fsdp_groups)
     zero = variant.config.get("zero_optimization", {})
     if not _is_within_the_formulas(variant.config, zero):
         return None
@@ -274,19 +275,19 @@ def _ddp_buckets(sizes: Sequence[int], *, known: bool) -> int | None:
     return count + (filled > 0)
 
 
-def _fsdp(variant: Variant, spec: RunSpec, groups: Sequence[int]) -> tuple[CollectiveCount, ...] | None:
+def _fsdp(variant: Variant, spec: RunSpec, model: _Model, groups: Sequence[int]) -> tuple[CollectiveCount, ...] | None:
     """A group is gathered in one call in the forward, and again in the backward unless it is the root, which
     `fully_shard` leaves gathered after the forward; its gradients are reduced in one reduce-scatter in each backward
     that synchronizes (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Clipping adds up the norms of the
-    shards, 4 bytes. In bfloat16, parameters are gathered in it and gradients reduced in float32."""
-    if spec.dtype == "fp16":
+    shards, 4 bytes a parameter tensor. In bfloat16, parameters are gathered in it and gradients reduced in float32."""
+    if spec.dtype == "fp16" or (spec.gradient_clipping > 0 and not model.known):
         return None
     size = element_size(variant, spec)
     *blocks, _ = groups
     forward = _Call(kind="all-gather", calls=len(groups), bytes=sum(groups) * size)
     again = [_Call(kind="all-gather", calls=len(blocks), bytes=sum(blocks) * size)] if blocks else []
     reduce = _Call(kind="reduce-scatter", calls=len(groups), bytes=sum(groups) * spec.world_size * 4)
-    norm = [_Call(kind="all-reduce", calls=1, bytes=4)] if spec.gradient_clipping > 0 else []
+    norm = [_Call(kind="all-reduce", calls=1, bytes=4 * len(model.tensors))] if spec.gradient_clipping > 0 else []
     if variant.engine == "fsdp":
         return _counts(variant, spec, each_micro_batch=[forward, *again], reduce_at_boundary=reduce, in_step=norm)
     return _counts(variant, spec, each_micro_batch=[forward, *again, reduce], in_step=norm)
