@@ -153,6 +153,9 @@ def _curves(
             axes.axhline(tolerance, color=_INK, linewidth=1, linestyle=(0, (6, 3)))
         if tolerances:
             handles.append(Line2D([], [], color=_INK, linewidth=1, linestyle=(0, (6, 3)), label="tolerance"))
+    steps = [at for _, points in curves for at, _ in points]
+    margin = 0.04 * (max(steps) - min(steps)) or 0.5
+    axes.set_xlim(min(steps) - margin, max(steps) + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("optimizer step")
     axes.set_ylabel(label)

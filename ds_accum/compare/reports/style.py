@@ -32,6 +32,7 @@ th, td { padding: .25rem .7rem .25rem 0; text-align: right; white-space: nowrap;
 thead th { color: var(--soft); font-weight: 500; border-bottom-color: var(--soft); }
 tbody th { font-weight: 500; max-width: 24rem; white-space: normal; overflow-wrap: anywhere; min-width: 7.5rem; }
 .word { text-align: left; }
+.n { white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 .verdict .good, .verdict .bad { color: inherit; }
 .note, .nothing { color: var(--soft); font-size: .85rem; margin: .5rem 0 0; }

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from ds_accum.compare.projection import Projection
-from ds_accum.compare.reports import render_html
 from tests.compare.example import EXAMPLES
 from tests.compare.reports.browser import Browser, start_browser
+
+PageOf = Callable[[str], str]
 
 FIGURES = {"figure-loss", "figure-error", "figure-communication", "figure-memory", "figure-speed"}
 DRAWN = [name for name in EXAMPLES if name != "not-measured"]
@@ -23,11 +24,6 @@ WIDE, PHONE = 1100, 360
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     return start_browser(tmp_path_factory.mktemp("browser"))
-
-
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    return {name: render_html(make(), projection=Projection(worlds=(64,))) for name, make in EXAMPLES.items()}
 
 
 def colors(picture: Path) -> dict[tuple[int, int, int], int]:
@@ -40,10 +36,8 @@ def brightness(color: tuple[int, int, int]) -> float:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_is_not_blank_and_the_console_stays_silent(
-    browser: Browser, pages: dict[str, str], dark: bool
-) -> None:
-    picture, console = browser.screenshot(pages["whole"], width=WIDE, height=4000, dark=dark)
+def test_the_page_is_not_blank_and_the_console_stays_silent(browser: Browser, page_of: PageOf, dark: bool) -> None:
+    picture, console = browser.screenshot(page_of("whole"), width=WIDE, height=4000, dark=dark)
     assert console == []
     found = colors(picture)
     page = max(found, key=found.__getitem__)
@@ -68,9 +62,9 @@ def test_a_word_on_the_console_is_seen(browser: Browser) -> None:
 @pytest.mark.parametrize("width", [WIDE, PHONE])
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_figure_is_drawn_once_and_fits_the_screen(
-    browser: Browser, pages: dict[str, str], name: str, width: int
+    browser: Browser, page_of: PageOf, name: str, width: int
 ) -> None:
-    measured = browser.measure(pages[name], width=width)
+    measured = browser.measure(page_of(name), width=width)
     assert set(measured["figures"]) == FIGURES
     for drawn in measured["figures"].values():
         (shown,) = [svg for svg in drawn if svg["size"][0] > 0]
@@ -82,14 +76,14 @@ def test_every_figure_is_drawn_once_and_fits_the_screen(
     assert measured["dead"] == [] and measured["twice"] == []
 
 
-def test_where_nothing_was_measured_the_page_says_so(browser: Browser, pages: dict[str, str]) -> None:
-    measured: dict[str, Any] = browser.measure(pages["not-measured"], width=PHONE)
+def test_where_nothing_was_measured_the_page_says_so(browser: Browser, page_of: PageOf) -> None:
+    measured: dict[str, Any] = browser.measure(page_of("not-measured"), width=PHONE)
     assert measured["figures"] == {}
-    assert pages["not-measured"].count("Nothing was measured that could be drawn here") == len(FIGURES)
+    assert page_of("not-measured").count("Nothing was measured that could be drawn here") == len(FIGURES)
     assert measured["width"] <= PHONE
 
 
-def test_it_prints(browser: Browser, pages: dict[str, str]) -> None:
-    paper = browser.print_pdf(pages["whole"])
+def test_it_prints(browser: Browser, page_of: PageOf) -> None:
+    paper = browser.print_pdf(page_of("whole"))
     assert paper.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 20
