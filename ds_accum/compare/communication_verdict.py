@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from ds_accum.compare.formulas import is_coalesced
 from ds_accum.compare.measures import formula_differences, passed_bytes, ring_bytes, same_training, variants_by_name
 from ds_accum.compare.numbers import bytes_text, count_text, listed, times_text
 from ds_accum.compare.result import Comparison, VariantResult
@@ -50,7 +51,7 @@ def _stages(comparison: Comparison, rows: Sequence[Row]) -> Iterator[str]:
                 if (variant.engine, variant.gradient_accumulation_steps) == (engine, accumulation)
                 and variant.stage is not None
                 and not variant.varied
-                and not variant.coalesce
+                and not is_coalesced(variant)
             }
             if len(stages) > 1:
                 yield _stages_of(comparison, stages, accumulation)
@@ -103,7 +104,7 @@ def _token(rows: Sequence[Row]) -> Iterator[str]:
     added = set()
     for variant, result in rows:
         other = stock.get(same_training(variant))
-        if variant.engine == "token" and other is not None and not _is_coalesced(variant):
+        if variant.engine == "token" and other is not None:
             added.add((_calls(result) - _calls(other), _passed(result) - _passed(other)))
     if len(added) == 1:
         calls, size = added.pop()
@@ -124,11 +125,6 @@ def _formulas(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{text}; there is none for {listed(without)}" if without else text
     elif without:
         yield f"there is no formula for {listed(without)}: these are counts alone"
-
-
-def _is_coalesced(variant: Variant) -> bool:
-    block = variant.config.get("ds_accum")
-    return variant.coalesce or (isinstance(block, Mapping) and block.get("reduction") == "boundary")
 
 
 def _reductions(result: VariantResult, moments: Sequence[str]) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from typing import Any
 from ds_accum.compare.result import CollectiveCount, CollectiveKind, Moment
 from ds_accum.compare.spec import RunSpec, Variant
 
-__all__ = ["element_size", "expected_communication"]
+__all__ = ["element_size", "expected_communication", "is_coalesced"]
 
 _ELEMENT_SIZES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -185,7 +185,7 @@ def _stage_1_and_2(
     if not _has_bf16_optimizer(variant, spec, zero):
         in_step += [_Call(kind="all-reduce", calls=1, bytes=4)]
         in_step += [] if spec.dtype == "fp32" else [_Call(kind="all-reduce", calls=1, bytes=1)]
-    if variant.stage == 1 or _is_coalesced(variant):
+    if variant.stage == 1 or is_coalesced(variant):
         return _counts(variant, spec, reduce_at_boundary=reduce, in_step=in_step)
     return _counts(variant, spec, each_micro_batch=[reduce], in_step=in_step)
 
@@ -220,7 +220,7 @@ def _stage_3(
     in_step = [_Call(kind="all-reduce", calls=1, bytes=8)]
     in_step += [_Call(kind="all-reduce", calls=1, bytes=1)] if spec.dtype == "fp16" else []
     in_step += [_Call(kind="all-gather", calls=len(model.tensors), bytes=gather_bytes)] if kept else []
-    if _is_coalesced(variant):
+    if is_coalesced(variant):
         return _counts(variant, spec, each_micro_batch=forward, reduce_at_boundary=reduce, in_step=in_step)
     return _counts(variant, spec, each_micro_batch=[*forward, reduce], in_step=in_step)
 
@@ -332,7 +332,7 @@ def _summed(moment: Moment, calls: Sequence[_Call], *, times: int = 1) -> Iterat
         )
 
 
-def _is_coalesced(variant: Variant) -> bool:
+def is_coalesced(variant: Variant) -> bool:
     """Whether ZeRO-2/3's reductions are held back until the boundary, by ds-accum or by the loop itself."""
     block = variant.config.get("ds_accum", {})
     by_us = variant.engine == "token" and isinstance(block, Mapping) and block.get("reduction") == "boundary"

@@ -21,6 +21,7 @@ from ds_accum.compare.measures import (
     paired_ratio,
     quartiles,
     same_training,
+    sign_test,
     variants_by_name,
 )
 from ds_accum.compare.numbers import bytes_text, error_text, listed, seconds_text, times_text
@@ -210,24 +211,40 @@ def _memory(comparison: Comparison) -> Iterator[Sentence]:
 # --------------------------------------------------------------------------------------------------------------- speed
 
 
+_DOUBT = 0.05
+"""How likely noise alone may be to look like any one of the differences that are told."""
+
+_FEWEST_STEPS = 6
+"""With fewer, even steps that all say the same look like noise."""
+
+
 def _speed(comparison: Comparison) -> Iterator[Sentence]:
     yield from _token_speed(comparison)
     timed = [
-        (spread, result.name)
+        (spread, result)
         for result in comparison.results
         if result.speed and (spread := quartiles(result.speed.step_seconds)) is not None
     ]
     if len(timed) < 2:
         return
-    timed.sort(key=lambda item: (item[0].median, item[1]))
-    fastest, name = timed[0]
-    alike = [other for spread, other in timed[1:] if spread.overlaps(fastest)]
-    text = f"{name} has the shortest median step, {seconds_text(fastest.median)}"
+    steps = min(len(result.speed.step_seconds) for _, result in timed if result.speed)
+    if steps < _FEWEST_STEPS:
+        text = f"{steps} timed {'step is' if steps == 1 else 'steps are'} too few to tell which variant is faster"
+        yield Sentence(topic="speed", tone="plain", text=f"{text} (at least {_FEWEST_STEPS} are needed)")
+        return
+    timed.sort(key=lambda item: (item[0].median, item[1].name))
+    (spread, fastest), *others = timed
+    alike = [
+        result.name
+        for other, result in others
+        if other.overlaps(spread) or sign_test(result, fastest) > _DOUBT / len(others)
+    ]
+    text = f"{fastest.name} has the shortest median step, {seconds_text(spread.median)}"
     if alike:
-        text += f", but its spread overlaps that of {listed(alike)}: between these no difference can be told"
-    slowest, slowest_name = timed[-1]
-    if slowest_name not in alike and fastest.median > 0:
-        text += f"; {slowest_name} takes {times_text(slowest.median / fastest.median)} times as long"
+        text += f", but no difference from {listed(alike)} can be told from noise"
+    slowest_spread, slowest = others[-1]
+    if slowest.name not in alike and spread.median > 0:
+        text += f"; {slowest.name} takes {times_text(slowest_spread.median / spread.median)} times as long"
     yield Sentence(topic="speed", tone="plain", text=f"{text} (this machine, noisy)")
 
 
@@ -239,24 +256,31 @@ def _token_speed(comparison: Comparison) -> Iterator[Sentence]:
         for result in comparison.results
         if variants[result.name].engine == "stock"
     }
-    ratios: list[tuple[str, Quartiles]] = []
+    ratios: list[tuple[str, Quartiles, float]] = []
     for result in comparison.results:
         other = stock.get(same_training(variants[result.name]))
         if variants[result.name].engine == "token" and other is not None:
             ratio = paired_ratio(result, other)
             if ratio is not None:
-                ratios.append((result.name, ratio))
+                ratios.append((result.name, ratio, sign_test(result, other)))
     if not ratios:
         return
-    told = [(name, ratio) for name, ratio in ratios if not ratio.low <= 1 <= ratio.high]
-    shown = ", ".join(f"{_two(ratio.median)} ({_two(ratio.low)} to {_two(ratio.high)})" for _, ratio in ratios)
-    names = listed([name for name, _ in ratios])
-    what = f"step time of {names} over stock's, step by step, median and middle half: {shown}"
-    if told:
-        what += f"; beyond the spread: {listed([name for name, _ in told])}"
-    else:
-        what += "; no difference can be told from noise"
-    yield Sentence(topic="speed", tone="plain", text=what)
+    told = [name for name, ratio, doubt in ratios if doubt <= _DOUBT / len(ratios) and not ratio.low <= 1 <= ratio.high]
+    text = f"step time over stock's, step by step, median and middle half: {_ratios(ratios)}"
+    text += f"; told from noise: {listed(told)}" if told else "; no difference can be told from noise"
+    yield Sentence(topic="speed", tone="plain", text=text)
+
+
+def _ratios(ratios: Sequence[tuple[str, Quartiles, float]]) -> str:
+    """Each, or of many the extremes."""
+    if len(ratios) > 6:
+        ordered = sorted(ratios, key=lambda item: item[1].median)
+        return f"{_ratio(*ordered[0][:2])} to {_ratio(*ordered[-1][:2])}, over {len(ratios)} variants"
+    return ", ".join(_ratio(name, ratio) for name, ratio, _ in ratios)
+
+
+def _ratio(name: str, ratio: Quartiles) -> str:
+    return f"{name} {_two(ratio.median)} ({_two(ratio.low)} to {_two(ratio.high)})"
 
 
 def _two(ratio: float) -> str:

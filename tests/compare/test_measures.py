@@ -14,6 +14,7 @@ from ds_accum.compare.measures import (
     quartiles,
     ring_bytes,
     same_training,
+    sign_test,
 )
 from ds_accum.compare.result import CollectiveCount, CollectiveKind, Communication, VariantResult
 from tests.compare.example import comparison, variant
@@ -41,6 +42,15 @@ def test_steps_are_compared_in_pairs_so_that_a_slow_machine_slows_both() -> None
     assert paired_ratio(timed(1, 2), timed(1)) is None
     assert paired_ratio(timed(1), timed(0)) is None
     assert paired_ratio(dataclasses.replace(timed(1), speed=None), timed(1)) is None
+
+
+def test_a_sign_test_counts_which_side_the_pairs_take() -> None:
+    assert sign_test(timed(*[2.0] * 6), timed(*[1.0] * 6)) == 2 / 64
+    assert sign_test(timed(*[1.0] * 6), timed(*[2.0] * 6)) == 2 / 64
+    assert sign_test(timed(1, 2), timed(2, 1)) == 1.0
+    assert sign_test(timed(1, 1, 1), timed(1, 1, 1)) == 1.0
+    assert sign_test(timed(1), timed(1, 2)) == 1.0
+    assert sign_test(timed(*[2.0] * 7, 0.5), timed(*[1.0] * 8)) == 2 * 9 / 256
 
 
 @pytest.mark.parametrize(
@@ -96,4 +106,6 @@ def test_our_own_block_does_not_make_another_training() -> None:
     token = variant("token", 2, varied={"zero_optimization.overlap_comm": True, "ds_accum.on_misuse": "warn"})
     assert same_training(stock) == same_training(token)
     assert same_training(stock) != same_training(variant("stock", 2))
-    assert same_training(stock) != same_training(dataclasses.replace(stock, coalesce=True))
+    held = dataclasses.replace(token, config={**token.config, "ds_accum": {"reduction": "boundary"}})
+    assert same_training(stock) != same_training(held)
+    assert same_training(dataclasses.replace(stock, coalesce=True)) == same_training(held)

@@ -184,23 +184,34 @@ def test_the_least_and_the_most_memory_are_named() -> None:
     assert sentence.startswith("fsdp peaks lowest at 3.69 MB a rank and zero-1 token highest at 4.58 MB, 1.24 times")
 
 
+def pair(stock: list[float], token: list[float]) -> Comparison:
+    measured = comparison([variant("stock", 1), variant("token", 1)])
+    return with_seconds(with_seconds(measured, "zero-1 stock", *stock), "zero-1 token", *token)
+
+
 def test_overlapping_spreads_are_no_difference() -> None:
-    rows = [variant("stock", 1), variant("token", 1)]
-    measured = with_seconds(comparison(rows), "zero-1 stock", 1.0, 1.2, 1.1, 1.0)
-    measured = with_seconds(measured, "zero-1 token", 1.1, 1.1, 1.0, 1.1)
-    pairs, fastest = said(measured, "speed")
+    pairs, fastest = said(pair([1.0, 1.2, 1.1, 1.0, 1.3, 1.0], [1.1, 1.1, 1.0, 1.1, 1.2, 1.1]), "speed")
     assert "no difference can be told from noise" in pairs
-    assert "overlaps that of" in fastest and "times as long" not in fastest
+    assert "no difference from zero-1 token can be told" in fastest or "no difference from zero-1 stock" in fastest
+    assert "times as long" not in fastest
 
 
 def test_a_difference_beyond_the_spread_is_said() -> None:
-    rows = [variant("stock", 1), variant("token", 1)]
-    measured = with_seconds(comparison(rows), "zero-1 stock", 1.0, 1.1, 1.0, 1.1)
-    measured = with_seconds(measured, "zero-1 token", 2.0, 2.2, 2.0, 2.2)
-    pairs, fastest = said(measured, "speed")
-    assert "2.00 (2.00 to 2.00); beyond the spread: zero-1 token" in pairs
+    pairs, fastest = said(pair([1.0, 1.1] * 3, [2.0, 2.2] * 3), "speed")
+    assert "zero-1 token 2.00 (2.00 to 2.00); told from noise: zero-1 token" in pairs
     assert fastest.startswith("zero-1 stock has the shortest median step, 1.05 s; zero-1 token takes 2 times as long")
     assert fastest.endswith("(this machine, noisy)")
+
+
+def test_few_steps_tell_nothing_however_far_apart_they_are() -> None:
+    pairs, fastest = said(pair([1.0, 1.1], [2.0, 2.2]), "speed")
+    assert "no difference can be told from noise" in pairs
+    assert fastest == "2 timed steps are too few to tell which variant is faster (at least 6 are needed)"
+
+
+def test_seven_steps_of_eight_are_not_enough() -> None:
+    pairs, _ = said(pair([1.0] * 8, [2.0] * 7 + [0.5]), "speed")
+    assert "no difference can be told from noise" in pairs
 
 
 # Misuse, and nothing at all.
