@@ -89,9 +89,7 @@ def parse_gate(text: str) -> Gate:
             remedy=f"write [variant:]metric>number, with the metric one of {', '.join(METRICS)}",
         )
     if match["metric"] not in METRICS:
-        raise UsageError(
-            f"--fail-if knows no metric {match['metric']!r}", remedy=f"there are {', '.join(METRICS)}"
-        )
+        raise UsageError(f"--fail-if knows no metric {match['metric']!r}", remedy=f"there are {', '.join(METRICS)}")
     unit = match["unit"].lower()
     fits = unit in (("", "s", "ms") if match["metric"] == "step_time" else tuple(_UNITS)[:-2])
     if not fits or (unit and match["metric"] in ("parity", "calls")):

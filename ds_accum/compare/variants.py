@@ -1,7 +1,7 @@
 """Options -> RunSpec: the variants of a comparison, each with its own complete DeepSpeed config.
 
-    global batch = micro batch x accumulation x world size        the same in every variant
-    variants     = baselines, and stages x engines x variations, each for every split of the global batch
+global batch = micro batch x accumulation x world size        the same in every variant
+variants     = baselines, and stages x engines x variations, each for every split of the global batch
 """
 
 from __future__ import annotations
