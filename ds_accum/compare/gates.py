@@ -7,6 +7,7 @@ A variant is chosen by words of its name; without them the limit holds for every
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -123,5 +124,5 @@ def check_gates(gates: tuple[Gate, ...], comparison: Comparison) -> Iterator[str
             of = f"of {' '.join(gate.words)}" if gate.words else "of any variant"
             yield f"{gate.text}: the {metric.says} {of} was not measured"
         for result, value in measured:
-            if value != value or _RELATIONS[gate.relation](value, gate.limit):  # noqa: PLR0124 - not a number
+            if math.isnan(value) or _RELATIONS[gate.relation](value, gate.limit):
                 yield f"{gate.text}: the {metric.says} of {result.name} is {value:.6g}{metric.unit}"

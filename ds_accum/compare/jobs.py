@@ -1,4 +1,4 @@
-"""What a launch is asked for (`job.json`) and what it says while it runs (`events.jsonl`), both in the launch's folder."""
+"""What a launch is asked for (`job.json`) and what it says while it runs (`events.jsonl`), in a folder of its own."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", 
 class Launcher:
     """Who starts the ranks, where.
 
-    `hosts`: slots by host, in the order of `hostfile`; empty for this machine alone. `folder` is where the launches have
-    their folders, which every host must see; None for this machine's temporary one. `worker`: Python's arguments before
-    the launch's folder, "-m" and a module or a file.
+    `hosts`: slots by host, in the order of `hostfile`; empty for this machine alone. `folder` is where the launches
+    have their folders, which every host must see; None for this machine's temporary one. `worker`: Python's arguments
+    before the launch's folder, "-m" and a module or a file.
     """
 
     kind: LauncherKind = "local"
@@ -49,20 +49,23 @@ class Command(NamedTuple):
 
 
 def commands(launcher: Launcher, folder: Path, *, world_size: int, device: str) -> list[Command]:
-    """What is started for a launch. Raises UsageError where the hosts don't have as many slots, or the port is taken."""
+    """What is started for a launch. Raises UsageError where the slots are not as many, or the port is taken."""
     environment = _environment(world_size, device)
     if launcher.kind == "local":
+        # Gloo would else look for the interface of this machine's name, which may lead nowhere.
+        local = {"GLOO_SOCKET_IFNAME": "lo", **environment} if sys.platform == "linux" else environment
         return [
             Command(
                 rank,
                 (sys.executable, *launcher.worker, str(folder)),
-                {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)},
+                {**local, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)},
             )
             for rank in range(world_size)
         ]
     if launcher.hosts and sum(launcher.hosts.values()) != world_size:
         raise UsageError(
-            f"hostfile {launcher.hostfile} has {sum(launcher.hosts.values())} slots, and the world size is {world_size}",
+            f"hostfile {launcher.hostfile} has {sum(launcher.hosts.values())} slots, but the world size is"
+            f" {world_size}",
             remedy="give --world-size the sum of the slots",
         )
     port = _port(launcher)

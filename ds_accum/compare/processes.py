@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["end_of", "descendants", "ended_by", "is_stopped", "kill", "start"]
+__all__ = ["descendants", "end_of", "ended_by", "is_stopped", "kill", "start"]
 
 _INTERRUPTING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -69,6 +69,15 @@ def kill(processes: Sequence[subprocess.Popen[bytes]], *, gently_for_s: float = 
 
     `gently_for_s`: how long those that stop processes of their own, here or on other machines, have for that.
     """
+    # Whoever presses Ctrl-C twice must not stop us from ending what was started.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
+    try:
+        _kill(processes, gently_for_s)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _kill(processes: Sequence[subprocess.Popen[bytes]], gently_for_s: float) -> None:
     below = {pid for process in processes if process.poll() is None for pid in descendants(process.pid)}
     if gently_for_s:
         for process in processes:

@@ -161,7 +161,7 @@ def _ledger(values: Mapping[str, Any], request: Request) -> BatchLedger:
         # Whoever compares on two ranks what is meant for sixty-four need not edit the file.
         raise BatchError(
             f"{resolution.imbalance.describe()}; {resolution.imbalance.describe_legal()}",
-            remedy=f"give --world-size, or --micro-batch and --accumulation for a comparison on {request.world_size} ranks",
+            remedy="give --world-size, or --micro-batch and --accumulation for a comparison of another batch",
             imbalance=resolution.imbalance,
         )
     if ledger.data_parallel_size != request.world_size:
@@ -187,7 +187,7 @@ def _splits(ledger: BatchLedger, request: Request) -> tuple[Split, ...]:
             raise BatchError(
                 f"split {split} is another global batch: {cut.describe()}, but the comparison's is"
                 f" {ledger.global_batch_size}",
-                remedy=f"give splits whose product is {per_rank}, or change the batch with --micro-batch and --accumulation",
+                remedy=f"give splits whose product is {per_rank}, or change it with --micro-batch and --accumulation",
             )
     return tuple(dict.fromkeys(request.splits))
 

@@ -20,7 +20,7 @@ _ELSEWHERE = {
     "train_batch_size": "the global batch is the same in all variants; --splits cuts it differently",
     "train_micro_batch_size_per_gpu": "--splits varies micro batch and accumulation together",
     "gradient_accumulation_steps": "--splits varies micro batch and accumulation together",
-    "gradient_clipping": "all variants are compared with one truth, which is clipped at one norm: compare once for each",
+    "gradient_clipping": "all variants are compared with one truth, clipped at one norm: compare once for each",
     "optimizer": "every variant gets the same optimizer: --optimizer and --learning-rate choose it",
     "scheduler": "no variant has a scheduler: the learning rate stays what --learning-rate says",
 }
