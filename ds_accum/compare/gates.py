@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from ds_accum.compare.result import Comparison, VariantResult
 from ds_accum.errors import UsageError
 
-__all__ = ["METRICS", "Gate", "check_gates", "parse_gate"]
+__all__ = ["METRICS", "Gate", "check_gates", "parse_gate", "require_variants"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class Gate:
     limit: float
     words: tuple[str, ...] = ()
 
-    def holds_for(self, result: VariantResult) -> bool:
-        return set(self.words) <= set(result.name.split())
+    def holds_for(self, variant: str) -> bool:
+        return set(self.words) <= set(variant.split())
 
 
 def parse_gate(text: str) -> Gate:
@@ -106,18 +106,24 @@ def parse_gate(text: str) -> Gate:
     return Gate(text=text, metric=match["metric"], relation=match["relation"], limit=limit, words=words)
 
 
-def check_gates(gates: tuple[Gate, ...], comparison: Comparison) -> Iterator[str]:
+def require_variants(gates: Sequence[Gate], names: Sequence[str]) -> None:
+    """Raises UsageError, with the names there are, where a gate's words are no variant's."""
+    for gate in gates:
+        if not any(gate.holds_for(name) for name in names):
+            raise UsageError(
+                f"--fail-if {gate.text!r}: no variant is called {' '.join(gate.words) or 'anything'}",
+                remedy=f"there are {', '.join(names)}",
+            )
+
+
+def check_gates(gates: Sequence[Gate], comparison: Comparison) -> Iterator[str]:
     """One sentence for each variant that is past a limit, and for each limit that nothing can be held against.
 
-    A number that is no number is past every limit. Raises UsageError for words that no variant's name has.
+    A number that is no number is past every limit. Raises UsageError as `require_variants`.
     """
+    require_variants(gates, [result.name for result in comparison.results])
     for gate in gates:
-        chosen = [result for result in comparison.results if gate.holds_for(result)]
-        if not chosen:
-            names = ", ".join(result.name for result in comparison.results)
-            raise UsageError(
-                f"--fail-if {gate.text!r}: no variant is called {' '.join(gate.words)}", remedy=f"there are {names}"
-            )
+        chosen = [result for result in comparison.results if gate.holds_for(result.name)]
         metric = METRICS[gate.metric]
         measured = [(result, value) for result in chosen if (value := metric.value(result)) is not None]
         if not measured:

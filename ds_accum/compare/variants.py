@@ -217,7 +217,7 @@ def _deepspeed_variants(values: Mapping[str, Any], splits: Sequence[Split], requ
                         stage=stage,
                         micro_batch_size=split.micro_batch_size,
                         gradient_accumulation_steps=split.gradient_accumulation_steps,
-                        config=_config(values, stage, engine, split, varied, request.world_size),
+                        config=_config(values, stage, engine, split, varied, request),
                         varied=varied,
                     )
 
@@ -236,13 +236,18 @@ def _baselines(splits: Sequence[Split], request: Request) -> Iterator[Variant]:
 
 
 def _config(
-    values: Mapping[str, Any], stage: int, engine: EngineKind, split: Split, varied: Mapping[str, Any], world_size: int
+    values: Mapping[str, Any],
+    stage: int,
+    engine: EngineKind,
+    split: Split,
+    varied: Mapping[str, Any],
+    request: Request,
 ) -> dict[str, Any]:
     """What DeepSpeed is given: the user's config with this variant's choices over it."""
     config = {key: value for key, value in values.items() if key not in _LEFT_OUT}
     zero = dict(mapping_at(values, ("zero_optimization",)))
     config |= {
-        GLOBAL_BATCH: split.micro_batch_size * split.gradient_accumulation_steps * world_size,
+        GLOBAL_BATCH: split.micro_batch_size * split.gradient_accumulation_steps * request.world_size,
         MICRO_BATCH: split.micro_batch_size,
         ACCUMULATION: split.gradient_accumulation_steps,
         "steps_per_print": _SILENT,
@@ -252,8 +257,10 @@ def _config(
     if "gradient_clipping" not in config:
         config["gradient_clipping"] = _gradient_clipping(values)
     if engine == "token":
-        # Positions whose label is not -100, labels being shifted already: what the built-in workload gives.
-        block = {"counting": {"labels": "labels", "shift": False}, **mapping_at(values, ("ds_accum",))}
+        block = dict(mapping_at(values, ("ds_accum",)))
+        if request.workload.kind == "text":
+            # The built-in text's labels are those of the next position already.
+            block["counting"] = {"labels": "labels", "shift": False}
         config["ds_accum"] = {key: value for key, value in block.items() if key != "log"}
     else:
         config.pop("ds_accum", None)
