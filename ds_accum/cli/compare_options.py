@@ -217,8 +217,8 @@ _OPTIONS = (
         callback=read_gates,
         metavar="LIMIT",
         section=_MEASURES,
-        help="Exit code 1 past a limit: parity>1e-4, token:parity>1e-4, 'zero-3 stock:step_time>1.5', memory>2GiB, bytes,"
-        " calls.",
+        help="Exit code 1 past a limit: parity>1e-4, token:parity>1e-4, 'zero-3 stock:step_time>1.5', memory>2GiB,"
+        " bytes, calls.",
     ),
     option(
         "--show-configs", is_flag=True, section=_OUTPUT, help="Print each variant's config and what lint says of it."
