@@ -75,18 +75,10 @@ class EventReader:
 def suspect(job: Job, events: list[Event]) -> str | None:
     """The variant that a launch was busy with when it ended; None where it had begun none.
 
-    Rank 0 says when it starts a variant and when it is done with a step of it; variants take their steps in turn, so
-    after a step it is the next one's that runs.
+    Rank 0 says when it starts a variant, and again when it starts a step of it, in whatever order they take turns.
     """
-    over = {event.variant for event in events if event.kind in ("result", "failed")}
-    for event in reversed(events):
-        if event.kind == "started":
-            return event.variant
-        if event.kind in ("progress", "result") and event.variant in job.variants:
-            place = job.variants.index(event.variant) + 1
-            following = (*job.variants[place:], *job.variants[:place])
-            return next((name for name in following if name not in over), None)
-    return None
+    started = (event.variant for event in reversed(events) if event.kind in ("started", "progress"))
+    return next((name for name in started if name in job.variants), None)
 
 
 def _event(line: bytes) -> Event:

@@ -34,9 +34,13 @@ _GRACE_S = 3.0
 # What a launcher has to end its ranks, here or elsewhere.
 _LAUNCHER_GRACE_S = 10.0
 _STACK_S = 3.0
+# What the ranks have to say what they know, once they are asked to end.
+_LAST_WORDS_S = 3.0
 
 # What a rank says that failed because another one was gone.
 _COLLATERAL = re.compile(r"connection (closed|reset)|broken pipe|recvvalue failed|store.*(closed|gone)", re.IGNORECASE)
+# The line with which a traceback ends.
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit|Failure)\w*: ")
 # A frame of a rank that waits for the others in a collective.
 _WAITS = re.compile(r'File "[^"]*(torch/distributed|deepspeed/comm)/[^"]*", line \d+ in (\w+)')
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>\S+)')
@@ -58,6 +62,7 @@ class Launch:
     def __enter__(self) -> Launch:
         self.folder = Path(tempfile.mkdtemp(prefix="ds-accum-compare-", dir=self._launcher.folder)).absolute()
         try:
+            self._reader = EventReader(self.folder / "events.jsonl")
             write_job(self.folder, self._job, self._spec)
             self._start()
         except BaseException:
@@ -72,7 +77,7 @@ class Launch:
 
     def events(self) -> Iterator[Event]:
         """What rank 0 says, as it says it, until the launch has ended, failed, or not moved for `spec.timeout_s`."""
-        reader = EventReader(self.folder / "events.jsonl")
+        reader = self._reader
         finished = False
         moved = time.monotonic()
         failed: list[int] = []
@@ -98,6 +103,20 @@ class Launch:
             self.failure = self._of_the_first(failed)
         elif not finished:
             self.failure = "the ranks ended without an error, but before they had finished"
+
+    def last_words(self) -> Iterator[Event]:
+        """What rank 0 still says when it is asked to end: of each variant, what was measured so far."""
+        reader = self._reader
+        for process in self._processes:
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + _LAST_WORDS_S
+        while True:
+            over = all(process.poll() is not None for process in self._processes) or time.monotonic() > deadline
+            yield from reader.new()
+            if over:
+                return
+            time.sleep(_POLL_S)
 
     # ------------------------------------------------------------------------------------------------ start and end
 
@@ -135,13 +154,14 @@ class Launch:
         """The failure that is the cause: of several ranks, not one that says that another was gone."""
 
         def is_collateral(place: int) -> bool:
-            return self._processes[place].returncode > 0 and bool(_COLLATERAL.search(self._last_line(place)))
+            return self._processes[place].returncode > 0 and bool(
+                _COLLATERAL.search(_reason(self._end_of_errors(place)))
+            )
 
         cause = min(failed, key=lambda place: (is_collateral(place), failed.index(place)))
         how = ended_by(self._processes[cause].returncode)
         end = self._end_of_errors(cause)
-        last = end.splitlines()[-1].strip() if end else "it wrote nothing to stderr"
-        return f"{self._name(cause)} {how}: {last}" + (f"\n{end}" if end else "")
+        return f"{self._name(cause)} {how}: {_reason(end)}" + (f"\n{end}" if end else "")
 
     def _hang(self) -> str:
         """Which rank is behind, by the stack that each is made to write as it is ended."""
@@ -196,8 +216,12 @@ class Launch:
     def _end_of_errors(self, place: int) -> str:
         return end_of(self._errors_of(place))
 
-    def _last_line(self, place: int) -> str:
-        return self._end_of_errors(place).rpartition("\n")[2]
+
+def _reason(end: str) -> str:
+    """The line of the end of a stderr that says why: the last one that names an exception, else the last one."""
+    lines = end.splitlines()
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or ["it wrote nothing to stderr"])[-1].strip()
 
 
 def _place(stack: str) -> str:

@@ -140,12 +140,17 @@ class Run:
         events: list[Event] = []
         reporter.show(work.progress(f"{_TASKS[job.kind]}: starting {self._spec.world_size} processes"))
         with Launch(job, self._spec, self._launcher) as launch:
-            for event in launch.events():
-                events.append(event)
-                self._take(job, event)
-                work.take(event)
-                if event.variant is not None:
-                    reporter.show(work.progress(f"{_TASKS[job.kind]}: {event.variant}"))
+            try:
+                for event in launch.events():
+                    events.append(event)
+                    self._take(job, event)
+                    work.take(event)
+                    if event.variant is not None:
+                        reporter.show(work.progress(f"{_TASKS[job.kind]}: {event.variant}"))
+            except KeyboardInterrupt:
+                for event in launch.last_words():
+                    self._take(job, event)
+                raise
             failure = launch.failure
         if failure is None:
             for name in self._left(job):

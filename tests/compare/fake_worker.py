@@ -103,7 +103,13 @@ def sleep_without_end() -> None:
     time.sleep(300)
 
 
+def say_what_is_known(*_: object) -> None:
+    say(event="result", variant="zero-0 token", result={**result_of("parity", "zero-0 token"), "status": "unfinished"})
+    os._exit(130)
+
+
 def main() -> None:
+    signal.signal(signal.SIGTERM, say_what_is_known)
     job = json.loads((FOLDER / "job.json").read_text("utf-8"))
     if RANK == 0 and "FAKE_LOG" in os.environ:
         with Path(os.environ["FAKE_LOG"]).open("a", encoding="utf-8") as file:

@@ -123,9 +123,7 @@ def test_a_hang_names_the_rank_that_is_behind(
     assert list(temporary.iterdir()) == []
 
 
-def test_what_a_rank_has_started_ends_with_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, temporary: Path
-) -> None:
+def test_what_a_rank_has_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, temporary: Path) -> None:
     misbehaving(monkeypatch, tmp_path, {"ddp": "has a child"})
     assert by_name(run(stages=(0,)))["ddp"].status == "failed"
     child = int((tmp_path / "child").read_text("utf-8"))
@@ -215,6 +213,8 @@ def test_an_interrupt_keeps_what_was_finished(
     thread.join()
     assert started.interrupted
     assert [results[name].status for name in ALL] == ["done", *["unfinished"] * 5]
+    # What rank 0 says when it is asked to end.
+    assert [results[name].parity is not None for name in ALL] == [True, True, *[False] * 4]
     assert not is_running(launches()[0]["pid"])
     assert workers_in(temporary) == [] and list(temporary.iterdir()) == []
     assert signal.getsignal(number) == before
