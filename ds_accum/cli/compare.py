@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ds_accum.compare.gates import Gate
     from ds_accum.compare.launchers import Launcher
     from ds_accum.compare.linting import Linted
+    from ds_accum.compare.projection import Projection
     from ds_accum.compare.result import Comparison
     from ds_accum.compare.spec import RunSpec
 
@@ -53,10 +54,15 @@ def compare(config: Path | None, source: Path | None, **options: Any) -> int:
         _prepare_folder(options["output_dir"])
         comparison, interrupted = _run(config, options)
     if not options["quiet"]:
-        click.echo(_rendered(comparison, options["format_name"], options["color"]), color=True)
+        click.echo(_rendered(comparison, options), color=True)
     if source is None or _is_given("output_dir"):
         _prepare_folder(options["output_dir"])
-        _write(comparison, options["output_dir"], told=not options["quiet"] and options["format_name"] == "text")
+        _write(
+            comparison,
+            options["output_dir"],
+            options["project"],
+            told=not options["quiet"] and options["format_name"] == "text",
+        )
     if interrupted:
         return INTERRUPTED
     return 1 if _objections(comparison, options["fail_if"], options["color"]) else 0
@@ -195,15 +201,19 @@ def _read_report(path: Path) -> Comparison:
         ) from error
 
 
-def _rendered(comparison: Comparison, format_name: str, color: str) -> str:
+def _rendered(comparison: Comparison, options: dict[str, Any]) -> str:
+    """The report for standard output, without its last line end."""
     from ds_accum.compare import reports
 
-    if format_name == "json":
-        return reports.render_json(comparison)
-    if format_name == "md":
-        return reports.render_markdown(comparison)
-    terminal = terminal_for(sys.stdout, color)
-    return reports.render_terminal(comparison, width=terminal.width, color=terminal.color)
+    projection = options["project"]
+    if options["format_name"] == "json":
+        text = reports.render_json(comparison)
+    elif options["format_name"] == "md":
+        text = reports.render_markdown(comparison, projection=projection)
+    else:
+        terminal = terminal_for(sys.stdout, options["color"])
+        text = reports.render_terminal(comparison, width=terminal.width, color=terminal.color, projection=projection)
+    return text.rstrip("\n")
 
 
 def _prepare_folder(folder: Path) -> None:
@@ -219,13 +229,13 @@ def _prepare_folder(folder: Path) -> None:
         raise UsageError(f"can't write {folder}: permission denied", remedy="name another folder with --output-dir")
 
 
-def _write(comparison: Comparison, folder: Path, *, told: bool) -> None:
+def _write(comparison: Comparison, folder: Path, projection: Projection | None, *, told: bool) -> None:
     """The numbers first: the page can be made from them again."""
     from ds_accum.cli.files import write_file
     from ds_accum.compare import reports
 
     write_file(folder / "report.json", reports.render_json(comparison))
-    write_file(folder / "report.html", reports.render_html(comparison))
+    write_file(folder / "report.html", reports.render_html(comparison, projection=projection))
     if told:
         click.echo(f"\nreport: {folder / 'report.html'} (numbers: {folder / 'report.json'})")
 

@@ -12,6 +12,7 @@ from ds_accum.cli.compare_values import (
     read_baselines,
     read_engines,
     read_gates,
+    read_projection,
     read_splits,
     read_stages,
     read_variations,
@@ -19,7 +20,7 @@ from ds_accum.cli.compare_values import (
 )
 from ds_accum.cli.messages import COLORS
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_more_than_zero, read_size
+from ds_accum.cli.sizes import read_at_least_zero, read_more_than_zero, read_size
 
 __all__ = ["FORMATS", "compare_options"]
 
@@ -219,6 +220,35 @@ _OPTIONS = (
         section=_MEASURES,
         help="Exit code 1 past a limit: parity>1e-4, token:parity>1e-4, 'zero-3 stock:step_time>1.5', memory>2GiB,"
         " bytes, calls.",
+    ),
+    option(
+        "--project",
+        callback=read_projection,
+        metavar="world=N,N",
+        section=_MEASURES,
+        help="Also say, by formula, what the counted collectives come to on more ranks.",
+    ),
+    option(
+        "--link-gbytes",
+        type=float,
+        callback=read_more_than_zero,
+        default=25.0,
+        show_default=True,
+        metavar="GB/S",
+        is_eager=True,
+        section=_MEASURES,
+        help="For --project: what a rank sends in a second.",
+    ),
+    option(
+        "--link-latency",
+        type=float,
+        callback=read_at_least_zero,
+        default=5.0,
+        show_default=True,
+        metavar="US",
+        is_eager=True,
+        section=_MEASURES,
+        help="For --project: microseconds until a message arrives.",
     ),
     option(
         "--show-configs", is_flag=True, section=_OUTPUT, help="Print each variant's config and what lint says of it."

@@ -12,6 +12,7 @@ from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
     from ds_accum.compare.gates import Gate
+    from ds_accum.compare.projection import Projection
     from ds_accum.compare.spec import Workload
     from ds_accum.compare.variants import Split
     from ds_accum.compare.varying import Variation
@@ -20,6 +21,7 @@ __all__ = [
     "read_baselines",
     "read_engines",
     "read_gates",
+    "read_projection",
     "read_splits",
     "read_stages",
     "read_variations",
@@ -67,6 +69,16 @@ def read_variations(
 def read_gates(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[Gate, ...]:
     """Limits."""
     return _each(texts, _gate)
+
+
+def read_projection(context: click.Context, _parameter: click.Parameter, text: str | None) -> Projection | None:
+    """World sizes, on links as the eager options beside it say."""
+    if text is None:
+        return None
+    from ds_accum.compare.projection import parse_projection
+
+    gbytes, latency = context.params["link_gbytes"], context.params["link_latency"]
+    return parse_projection(text, bytes_per_second=gbytes * 1e9, latency_seconds=latency * 1e-6)
 
 
 def read_workload(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Workload | None:

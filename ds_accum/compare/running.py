@@ -243,7 +243,8 @@ class _Work:
 
 
 def _work_of(job: Job, spec: RunSpec) -> float:
-    steps = {"parity": spec.steps, "memory": 2, "misuse": 10}[job.kind]
+    # Besides its steps a variant has to be built, and its collectives are looked at in a few more.
+    steps = {"parity": spec.steps + 6, "memory": 3, "misuse": 10}[job.kind]
     return _START_WORK + steps * len(job.variants)
 
 

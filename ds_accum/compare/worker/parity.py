@@ -138,6 +138,9 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
     """One compared step. False where it failed on all ranks."""
     ranks, watch = context.ranks, Watch(context.ranks.device)
     outcome, error = None, None
+    if log is not None:
+        # Said at every step: whoever sees the launch hang knows with which variant.
+        log.started(item.variant.name)
     try:
         if truth.initial is None and item.variant.engine == "single":
             truth.initial = item.engine.parameters()
@@ -203,6 +206,8 @@ def _distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[st
 
 def _look_at_collectives(item: _Run, context: Context, log: EventLog | None) -> bool:
     """Trains on for a few windows: one in which collectives are counted, some in which they are waited for."""
+    if log is not None:
+        log.started(item.variant.name)
     counting = max(COUNTED_FROM, item.windows)
     error = None
     waited = []
