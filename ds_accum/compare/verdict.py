@@ -8,6 +8,7 @@ Parity, then variants without a result, counts that are not as the formula says,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -84,9 +85,10 @@ def _parity(comparison: Comparison) -> Iterator[Sentence]:
         if right:
             yield _agreeing(comparison, kind, right, of=len(results))
         if wrong:
-            cause = _CAUSE if explained and kind != "token" else ""
+            finite = all(math.isfinite(_error(result)) for result in wrong)
+            cause = _CAUSE if explained and finite and kind != "token" else ""
             yield _differing(comparison, kind, wrong, of=len(results), cause=cause)
-            explained = explained and kind == "token"
+            explained = explained and not cause
 
 
 def _agreeing(comparison: Comparison, kind: str, right: Sequence[VariantResult], *, of: int) -> Sentence:
@@ -146,8 +148,8 @@ def _tolerance(results: Sequence[VariantResult]) -> float:
 
 def _share(low: float, high: float) -> str:
     """How far from the truth, of the update: "31 % to 44 %", "3.1e-03 to 8.0e-03 of it"."""
-    if not high < float("inf"):
-        return "more than any number: the parameters are no longer finite"
+    if not math.isfinite(high):
+        return "an error that is no number: parameters are no longer finite"
     if low < 0.01:
         shown = [error_text(low), error_text(high)]
         return f"{' to '.join(dict.fromkeys(shown))} of the update"
@@ -279,8 +281,8 @@ def _misuse(comparison: Comparison) -> Iterator[Sentence]:
         changed = [misuse for misuse in misuses if misuse.outcome == "changes the step"]
         stopped = [misuse for misuse in misuses if misuse.outcome.startswith("stopped")]
         text = (
-            f"of {len(misuses)} misuses in the middle of a window under {engine}, {len(changed)} silently change the"
-            f" step and {len(stopped)} are stopped with an error that says so"
+            f"of {len(misuses)} misuses in the middle of a window {engine} lets {len(changed)} change the step silently"
+            f" and stops {len(stopped)} with an error"
         )
         known = [misuse.step_error for misuse in changed if misuse.step_error is not None]
         if known:

@@ -216,8 +216,8 @@ def with_failures() -> Comparison:
 
 def not_measured() -> Comparison:
     """Every number that may be missing is."""
-    spec = RunSpec(world_size=2, global_batch_size=16, steps=1, variants=all_variants())
-    whole = comparison(steps=1, misused=False)
+    spec = RunSpec(world_size=2, global_batch_size=16, steps=1, warmup=0, variants=all_variants())
+    whole = comparison(steps=1, warmup=0, misused=False)
     step = StepResult(
         step=1, loss=None, num_tokens=0, grad_norm=None, clip_coefficient=None, applied=False, update_error=None
     )
