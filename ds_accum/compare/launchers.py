@@ -76,14 +76,15 @@ def commands(launcher: Launcher, folder: Path, *, world_size: int, device: str) 
 
 def _deepspeed(launcher: Launcher, folder: Path, world_size: int, port: int) -> tuple[str, ...]:
     """DeepSpeed's launcher reaches the hosts itself, with pdsh; without a hostfile it starts the ranks here."""
-    hostfile = launcher.hostfile
-    if hostfile is None:
-        # Of this machine it would ask the accelerator, which says 1 on a CPU.
-        hostfile = folder / "hostfile"
-        hostfile.write_text(f"localhost slots={world_size}\n", encoding="utf-8")
-    address = ("--master_addr", "127.0.0.1") if not launcher.hosts else ()
-    runner = (sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(hostfile))
-    return (*runner, *address, "--master_port", str(port), *_module(launcher, "--module"), str(folder))
+    # It looks for /job/hostfile unless it is told of another one, which need not be there.
+    where = ("--hostfile", str(launcher.hostfile or folder / "no_hostfile"))
+    if launcher.hostfile is None:
+        where = (*where, "--num_gpus", str(world_size))
+    return (
+        *(sys.executable, "-m", "deepspeed.launcher.runner", *where, "--master_port", str(port), "--no_local_rank"),
+        *_module(launcher, "--module"),
+        str(folder),
+    )
 
 
 def _torchrun(launcher: Launcher, folder: Path, world_size: int, port: int) -> list[tuple[str, ...]]:

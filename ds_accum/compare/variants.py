@@ -138,18 +138,21 @@ def make_spec(request: Request, config: Mapping[str, Any] | None = None) -> RunS
 def _ledger(values: Mapping[str, Any], request: Request) -> BatchLedger:
     """The batch of the config as DeepSpeed reads it, with the options over it and defaults where it says nothing."""
     batch = {key: value for key, value in values.items() if value is not None}
-    if request.micro_batch_size is not None or request.gradient_accumulation_steps is not None:
-        batch.pop(GLOBAL_BATCH, None)
-    if request.micro_batch_size is not None:
-        batch[MICRO_BATCH] = request.micro_batch_size
-    if request.gradient_accumulation_steps is not None:
-        batch[ACCUMULATION] = request.gradient_accumulation_steps
-    if not {GLOBAL_BATCH, MICRO_BATCH} & batch.keys():
-        batch[MICRO_BATCH] = DEFAULT_MICRO_BATCH
-    if not {GLOBAL_BATCH, ACCUMULATION} & values.keys():
-        batch.setdefault(ACCUMULATION, DEFAULT_ACCUMULATION)
+    launch = Launch(world_size=request.world_size)
+    given = {MICRO_BATCH: request.micro_batch_size, ACCUMULATION: request.gradient_accumulation_steps}
+    asked = {key: size for key, size in given.items() if size is not None}
+    if asked and GLOBAL_BATCH in batch:
+        # The option changes one number; the other stays what the file says or comes to.
+        derived = resolve_batch(batch, launch).ledger()
+        if derived is not None:
+            batch[MICRO_BATCH] = derived.micro_batch_size
+            batch[ACCUMULATION] = derived.gradient_accumulation_steps
+        del batch[GLOBAL_BATCH]
+    batch |= asked
+    if GLOBAL_BATCH not in batch:
+        batch = {MICRO_BATCH: DEFAULT_MICRO_BATCH, ACCUMULATION: DEFAULT_ACCUMULATION, **batch}
 
-    resolution = resolve_batch(batch, Launch(world_size=request.world_size))
+    resolution = resolve_batch(batch, launch)
     ledger = resolution.ledger()
     if ledger is None:
         if resolution.imbalance is None:
