@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ds_accum.compare.measures import formula_differences, passed_bytes, ring_bytes, same_training, variants_by_name
 from ds_accum.compare.numbers import bytes_text, count_text, listed, times_text
@@ -50,6 +50,7 @@ def _stages(comparison: Comparison, rows: Sequence[Row]) -> Iterator[str]:
                 if (variant.engine, variant.gradient_accumulation_steps) == (engine, accumulation)
                 and variant.stage is not None
                 and not variant.varied
+                and not variant.coalesce
             }
             if len(stages) > 1:
                 yield _stages_of(comparison, stages, accumulation)
@@ -127,7 +128,7 @@ def _formulas(rows: Sequence[Row]) -> Iterator[str]:
 
 def _is_coalesced(variant: Variant) -> bool:
     block = variant.config.get("ds_accum")
-    return isinstance(block, dict) and block.get("reduction") == "boundary"
+    return variant.coalesce or (isinstance(block, Mapping) and block.get("reduction") == "boundary")
 
 
 def _reductions(result: VariantResult, moments: Sequence[str]) -> tuple[float, float]:

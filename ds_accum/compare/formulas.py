@@ -111,7 +111,8 @@ def expected_communication(
     `parameters` is the number of trainable ones. `tensors` are the elements of each, in the order of
     `model.parameters()`: how many buckets there are and what ZeRO-3 keeps on every rank follows from them, which
     matters for models beyond one bucket (5e8 elements by default) and for the persistence threshold of ZeRO-3.
-    `fsdp_groups` are the elements that one rank holds of each FSDP group, padding included, the root's last.
+    `fsdp_groups` are the elements that one rank holds of each FSDP group, padding included, the root's last; FSDP
+    needs both.
 
     Raises ValueError if `tensors` don't add up to `parameters`.
     """
@@ -125,7 +126,7 @@ def expected_communication(
     if variant.engine in ("ddp", "ddp-every"):
         return _ddp(variant, spec, model)
     if variant.engine in ("fsdp", "fsdp-every"):
-        return None if fsdp_groups is None else _fsdp(variant, spec, fsdp_groups)
+        return None if fsdp_groups is None else _fsdp(variant, spec, model, fsdp_groups)
     zero = variant.config.get("zero_optimization", {})
     if not _is_within_the_formulas(variant.config, zero):
         return None
@@ -249,8 +250,11 @@ def _persistent(model: _Model, zero: Mapping[str, Any]) -> bool | None:
 def _ddp(variant: Variant, spec: RunSpec, model: _Model) -> tuple[CollectiveCount, ...] | None:
     """One all-reduce a bucket, at the boundary under `no_sync` and in every backward without it. The first bucket
     closes at 1 MiB, the others at 25 MiB, gradients in reverse order (torch/csrc/distributed/c10d/reducer.cpp,
-    `compute_bucket_assignment_by_size`). The norm is taken of whole gradients: nothing is sent for it."""
-    size = element_size(variant, spec)
+    `compute_bucket_assignment_by_size`). The norm is taken of whole gradients: nothing is sent for it. In bfloat16 it
+    runs under autocast: parameters and gradients stay in float32."""
+    if spec.dtype == "fp16":
+        return None
+    size = 4
     buckets = _ddp_buckets([elements * size for elements in model.tensors], known=model.known)
     if buckets is None:
         return None
@@ -271,17 +275,19 @@ def _ddp_buckets(sizes: Sequence[int], *, known: bool) -> int | None:
     return count + (filled > 0)
 
 
-def _fsdp(variant: Variant, spec: RunSpec, groups: Sequence[int]) -> tuple[CollectiveCount, ...]:
+def _fsdp(variant: Variant, spec: RunSpec, model: _Model, groups: Sequence[int]) -> tuple[CollectiveCount, ...] | None:
     """A group is gathered in one call in the forward, and again in the backward unless it is the root, which
     `fully_shard` leaves gathered after the forward; its gradients are reduced in one reduce-scatter in each backward
     that synchronizes (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Clipping adds up the norms of the
-    shards, 4 bytes."""
+    shards, 4 bytes a parameter tensor. In bfloat16, parameters are gathered in it and gradients reduced in float32."""
+    if spec.dtype == "fp16" or (spec.gradient_clipping > 0 and not model.known):
+        return None
     size = element_size(variant, spec)
     *blocks, _ = groups
     forward = _Call(kind="all-gather", calls=len(groups), bytes=sum(groups) * size)
     again = [_Call(kind="all-gather", calls=len(blocks), bytes=sum(blocks) * size)] if blocks else []
-    reduce = _Call(kind="reduce-scatter", calls=len(groups), bytes=sum(groups) * spec.world_size * size)
-    norm = [_Call(kind="all-reduce", calls=1, bytes=4)] if spec.gradient_clipping > 0 else []
+    reduce = _Call(kind="reduce-scatter", calls=len(groups), bytes=sum(groups) * spec.world_size * 4)
+    norm = [_Call(kind="all-reduce", calls=1, bytes=4 * len(model.tensors))] if spec.gradient_clipping > 0 else []
     if variant.engine == "fsdp":
         return _counts(variant, spec, each_micro_batch=[forward, *again], reduce_at_boundary=reduce, in_step=norm)
     return _counts(variant, spec, each_micro_batch=[forward, *again, reduce], in_step=norm)
@@ -327,9 +333,10 @@ def _summed(moment: Moment, calls: Sequence[_Call], *, times: int = 1) -> Iterat
 
 
 def _is_coalesced(variant: Variant) -> bool:
-    """Whether ds-accum holds ZeRO-2/3's reductions back until the boundary."""
+    """Whether ZeRO-2/3's reductions are held back until the boundary, by ds-accum or by the loop itself."""
     block = variant.config.get("ds_accum", {})
-    return variant.engine == "token" and isinstance(block, Mapping) and block.get("reduction") == "boundary"
+    by_us = variant.engine == "token" and isinstance(block, Mapping) and block.get("reduction") == "boundary"
+    return by_us or variant.coalesce
 
 
 def _has_bf16_optimizer(variant: Variant, spec: RunSpec, zero: Mapping[str, Any]) -> bool:

@@ -123,7 +123,13 @@ def variants_by_name(comparison: Comparison) -> Mapping[str, Variant]:
 def same_training(variant: Variant) -> tuple[object, ...]:
     """Equal for variants that train the same, whoever weights: stage, cut and what was varied of DeepSpeed's keys."""
     varied = sorted((key, repr(value)) for key, value in variant.varied.items() if not key.startswith("ds_accum."))
-    return (variant.stage, variant.micro_batch_size, variant.gradient_accumulation_steps, tuple(varied))
+    return (
+        variant.stage,
+        variant.micro_batch_size,
+        variant.gradient_accumulation_steps,
+        variant.coalesce,
+        tuple(varied),
+    )
 
 
 def _is_close(counted: Sequence[float], expected: Sequence[float]) -> bool:

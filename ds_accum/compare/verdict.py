@@ -281,8 +281,8 @@ def _misuse(comparison: Comparison) -> Iterator[Sentence]:
         changed = [misuse for misuse in misuses if misuse.outcome == "changes the step"]
         stopped = [misuse for misuse in misuses if misuse.outcome.startswith("stopped")]
         text = (
-            f"of {len(misuses)} misuses in the middle of a window {engine} lets {len(changed)} change the step silently"
-            f" and stops {len(stopped)} with an error"
+            f"in the middle of a window, {engine} lets {len(changed)} of {len(misuses)} misuses change the step"
+            f" silently and stops {len(stopped)} with an error"
         )
         known = [misuse.step_error for misuse in changed if misuse.step_error is not None]
         if known:

@@ -23,6 +23,7 @@ from ds_accum.compare.result import (
 from ds_accum.compare.spec import EngineKind, RunSpec, Variant
 
 PARAMETERS = 132_352
+TENSORS = (4096,) * 32 + (1280,)
 FSDP_GROUPS = (24_960, 24_960, 16_256)
 TOLERANCE = 1e-5
 _TOKENS = (311, 287, 402, 350, 298, 377, 266, 341, 325, 390)
@@ -101,7 +102,7 @@ def parity(row: Variant, steps: int = 10) -> Parity:
 
 def communication(row: Variant, spec: RunSpec) -> Communication:
     """Counts that are what the formula says."""
-    expected = expected_communication(row, spec, parameters=PARAMETERS, fsdp_groups=FSDP_GROUPS)
+    expected = expected_communication(row, spec, parameters=PARAMETERS, tensors=TENSORS, fsdp_groups=FSDP_GROUPS)
     return Communication(counted=expected or (), expected=expected)
 
 

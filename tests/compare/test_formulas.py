@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -144,6 +145,14 @@ def test_a_coalesced_stage_3_still_gathers_in_every_micro_batch() -> None:
     }
 
 
+@pytest.mark.parametrize(("stage", "totals"), [(1, {}), (2, {}), (3, {("boundary", "all-gather"): (2, HALF)})])
+def test_a_loop_that_coalesces_by_itself_reduces_once(stage: int, totals: Counts) -> None:
+    counts = expected(dataclasses.replace(variant(stage=stage), coalesce=True))
+    reductions = {key: value for key, value in counts.items() if key[0] != "step" and "gather" not in key[1]}
+    assert reductions == {("boundary", "reduce-scatter" if stage == 3 else "all-reduce"): (1, WHOLE)}
+    assert counts.get(("boundary", "all-gather")) == totals.get(("boundary", "all-gather"))
+
+
 def test_stock_deepspeed_does_not_heed_the_block_of_ds_accum() -> None:
     assert expected(variant(stage=2, ds_accum={"reduction": "boundary"})) == expected(variant(stage=2))
 
@@ -216,17 +225,24 @@ def test_ddp_closes_its_first_bucket_at_one_mebibyte_and_the_others_at_25() -> N
 
 def test_fsdp_gathers_every_group_twice_but_the_root() -> None:
     groups = (3000, 3000, 2688)
-    every = expected(variant("fsdp-every"), fsdp_groups=groups)
+    every = expected(variant("fsdp-every"), tensors=TENSORS, fsdp_groups=groups)
     assert every == {
         ("micro-batch", "all-gather"): (15, 3 * 4 * (8688 + 6000)),
         ("micro-batch", "reduce-scatter"): (9, 3 * WHOLE),
         ("boundary", "all-gather"): (5, 4 * (8688 + 6000)),
         ("boundary", "reduce-scatter"): (3, WHOLE),
-        ("step", "all-reduce"): (1, 4),
+        ("step", "all-reduce"): (1, 4 * 17),
     }
-    deferred = expected(variant("fsdp"), fsdp_groups=groups)
+    deferred = expected(variant("fsdp"), tensors=TENSORS, fsdp_groups=groups)
     del every["micro-batch", "reduce-scatter"]
     assert deferred == every
+
+
+def test_in_bf16_ddp_keeps_float32_and_fsdp_gathers_half_and_reduces_the_whole() -> None:
+    assert expected(variant("ddp"), "bf16") == REDUCE
+    counts = expected(variant("fsdp", accumulation=1), "bf16", tensors=TENSORS, fsdp_groups=(P // 2,))
+    assert counts["boundary", "all-gather"] == (1, P)
+    assert counts["boundary", "reduce-scatter"] == (1, WHOLE)
 
 
 def test_the_truth_sends_nothing() -> None:

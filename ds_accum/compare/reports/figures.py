@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from ds_accum.compare.measures import by_kind_and_moment, quartiles, variants_by_name
 from ds_accum.compare.numbers import bytes_text, seconds_text
@@ -32,7 +32,7 @@ __all__ = ["DRAWINGS", "svg"]
 # Stands for the page's text colour until the drawing is done; no other colour here is this one.
 _INK = "#010203"
 _PALETTE = ("#3b7dd8", "#e07b16", "#2f9e5c", "#b04fc4", "#d6455d", "#8a8f98", "#13a3b5", "#a8801e")
-_MOMENT_HATCH = {"micro-batch": "", "boundary": "////", "step": "xxxxx"}
+_MOMENT_HATCH = {"micro-batch": "", "boundary": "///", "step": "xxx"}
 _KIND_COLORS = {
     "all-reduce": _PALETTE[0],
     "reduce-scatter": _PALETTE[1],
@@ -146,11 +146,16 @@ def _curves(
         handles.append(Line2D([], [], label=_short(result.name, _LONGEST_NAME if width > 5 else 18), **style))
     if logarithmic:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         tolerances = {result.parity.tolerance for result, _ in curves if result.parity and result.parity.tolerance > 0}
         for tolerance in sorted(tolerances):
             axes.axhline(tolerance, color=_INK, linewidth=1, linestyle=(0, (6, 3)))
         if tolerances:
             handles.append(Line2D([], [], color=_INK, linewidth=1, linestyle=(0, (6, 3)), label="tolerance"))
+    steps = [at for _, points in curves for at, _ in points]
+    margin = 0.04 * (max(steps) - min(steps)) or 0.5
+    axes.set_xlim(min(steps) - margin, max(steps) + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("optimizer step")
     axes.set_ylabel(label)

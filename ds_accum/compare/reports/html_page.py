@@ -6,8 +6,10 @@ Light or dark as the reader's system, wide or narrow, on paper. Needs matplotlib
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 
 from ds_accum.compare.projection import Projection, project
 from ds_accum.compare.reports.sections import FigureName, Section, sections
@@ -70,11 +72,13 @@ def _title(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
-    items = "".join(
-        f'<li class="{sentence.tone}">{_text(sentence.text[:1].upper() + sentence.text[1:])}.</li>\n'
-        for sentence in verdict(comparison)
-    )
-    return f'<ul class="verdict">\n{items}</ul>'
+    """One list; what a sentence is about stands over the first of its kind."""
+    items, topic = [], ""
+    for sentence in verdict(comparison):
+        heading = "" if sentence.topic == topic else f"<b>{sentence.topic}</b> "
+        items.append(f'<li class="{sentence.tone}">{heading}{_text(sentence.text)}</li>\n')
+        topic = sentence.topic
+    return f'<ul class="verdict">\n{"".join(items)}</ul>'
 
 
 def _section(comparison: Comparison, section: Section) -> str:
@@ -106,7 +110,7 @@ def _table(table: Table) -> str:
     head = "".join(
         f'<th scope="col"{word}>{_text(cell)}</th>' for cell, word in zip(table.headings, words, strict=True)
     )
-    body = "\n".join(_row(row, words) for row in table.rows)
+    body = "\n".join(_rows(table.rows, words))
     note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
     return (
         f'<div class="scroll" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
@@ -114,10 +118,15 @@ def _table(table: Table) -> str:
     )
 
 
-def _row(row: tuple[str, ...], words: list[str]) -> str:
-    name, *cells = row
-    inside = "".join(f"<td{word}>{_marked(cell)}</td>" for cell, word in zip(cells, words[1:], strict=True))
-    return f'<tr><th scope="row" class="word">{_text(name)}</th>{inside}</tr>'
+def _rows(rows: Sequence[tuple[str, ...]], words: list[str]) -> Iterator[str]:
+    """Rows that follow upon each other under the same name share it."""
+    for name, group in groupby(rows, key=lambda row: row[0]):
+        same = list(group)
+        span = f' rowspan="{len(same)}"' if len(same) > 1 else ""
+        for index, (_, *cells) in enumerate(same):
+            heading = "" if index else f'<th scope="row"{span} class="word">{_text(name)}</th>'
+            inside = "".join(f"<td{word}>{_marked(cell)}</td>" for cell, word in zip(cells, words[1:], strict=True))
+            yield f"<tr>{heading}{inside}</tr>"
 
 
 _BAD_WORDS = ("differs", "failed", "refused", "unfinished", "changes the step")
@@ -158,5 +167,6 @@ def _configs(comparison: Comparison) -> str:
 
 
 def _text(text: str) -> str:
-    """For the page; a percent sign stays with its number."""
-    return escape(text).replace(" %", "&nbsp;%")
+    """For the page; a percent sign stays with its number, and a power of ten in one piece."""
+    whole = escape(text).replace(" %", "&nbsp;%")
+    return re.sub(r"\d\.\de-\d+", r'<span class="n">\g<0></span>', whole)

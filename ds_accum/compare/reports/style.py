@@ -18,6 +18,7 @@ h3 { font-size: .9rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
 .verdict { list-style: none; margin: 0 0 1.6rem; padding: 0; display: grid; gap: .5rem; }
 .verdict li { background: var(--card); border-left: .3rem solid var(--plain); border-radius: .3rem;
   padding: .5rem .8rem; overflow-wrap: anywhere; }
+.verdict b { color: var(--soft); font-weight: 500; font-size: .85rem; display: block; }
 .verdict li.good { border-color: var(--good); }
 .verdict li.bad { border-color: var(--bad); }
 figure { margin: 0 0 1rem; }
@@ -31,6 +32,7 @@ th, td { padding: .25rem .7rem .25rem 0; text-align: right; white-space: nowrap;
 thead th { color: var(--soft); font-weight: 500; border-bottom-color: var(--soft); }
 tbody th { font-weight: 500; max-width: 24rem; white-space: normal; overflow-wrap: anywhere; min-width: 7.5rem; }
 .word { text-align: left; }
+.n { white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 .verdict .good, .verdict .bad { color: inherit; }
 .note, .nothing { color: var(--soft); font-size: .85rem; margin: .5rem 0 0; }

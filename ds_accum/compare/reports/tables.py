@@ -135,7 +135,7 @@ def parity_table(comparison: Comparison) -> Table:
         rows=tuple(rows),
         words=frozenset({0, 1, 6}),
         note="error: |parameters - truth| / |truth - start|, over all parameters; the truth is one process in float64"
-        " that sees the whole batch at once",
+        " that sees the whole batch at once; an error of 0 has no place on a logarithmic axis",
     )
 
 
