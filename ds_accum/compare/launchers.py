@@ -77,7 +77,7 @@ def commands(launcher: Launcher, folder: Path, *, world_size: int, device: str) 
 def _deepspeed(launcher: Launcher, folder: Path, world_size: int, port: int) -> tuple[str, ...]:
     """DeepSpeed's launcher reaches the hosts itself, with pdsh; without a hostfile it starts the ranks here."""
     # It looks for /job/hostfile unless it is told of another one, which need not be there.
-    where = ("--hostfile", str(launcher.hostfile or folder / "no_hostfile"))
+    where: tuple[str, ...] = ("--hostfile", str(launcher.hostfile or folder / "no_hostfile"))
     if launcher.hostfile is None:
         where = (*where, "--num_gpus", str(world_size))
     return (

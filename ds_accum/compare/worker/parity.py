@@ -53,7 +53,6 @@ class _Run:
 
     variant: Variant
     engine: Engine
-    windows: int = 0
     steps: list[StepResult] = field(default_factory=list)
     first_difference: ParameterDifference | None = None
     times: list[WindowTimes] = field(default_factory=list)
@@ -156,7 +155,6 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
     parameters = item.engine.parameters()
     loss_sum, tokens = ranks.sum([outcome.loss_sum, float(outcome.num_tokens)])
     item.times.append(WindowTimes.slowest(watch.seconds, tokens, ranks))
-    item.windows += 1
     error_of_update = None
     if parameters is not None:
         if not truth.sizes:
@@ -179,8 +177,13 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
         )
     )
     if log is not None:
-        log.progress(item.variant.name, step + 1, context.spec.steps)
+        log.progress(item.variant.name, step + 1, _all_windows(item, context.spec))
     return True
+
+
+def _all_windows(item: _Run, spec: RunSpec) -> int:
+    """How many windows a variant trains in a launch."""
+    return spec.steps if item.variant.engine == "single" else max(COUNTED_FROM, spec.steps) + 1 + WAITED_WINDOWS
 
 
 def _failed(item: _Run, error: BaseException | None, context: Context, log: EventLog | None) -> bool:
@@ -219,11 +222,11 @@ def _look_at_collectives(item: _Run, context: Context, truth: _Truth, log: Event
     """Trains on for a few windows: one in which collectives are counted, some in which they are waited for."""
     if log is not None:
         log.started(item.variant.name)
-    counting = max(COUNTED_FROM, item.windows)
+    counting = max(COUNTED_FROM, context.spec.steps)
     error = None
     waited = []
     try:
-        for window in range(item.windows, counting + 1 + WAITED_WINDOWS):
+        for window in range(context.spec.steps, counting + 1 + WAITED_WINDOWS):
             watch = Watch(context.ranks.device)
             counter = CollectiveCounter(watch, wait=window > counting)
             batches = batches_of(item.variant, item.engine, window, context)
@@ -237,6 +240,8 @@ def _look_at_collectives(item: _Run, context: Context, truth: _Truth, log: Event
         error = raised
     if _failed(item, error, context, log):
         return False
+    if log is not None:
+        log.progress(item.variant.name, counting + 1 + WAITED_WINDOWS, _all_windows(item, context.spec))
     # A rank that comes early waits for the others; the one that waits least shows what the transfer takes.
     item.waited = context.ranks.min(waited)
     return True
