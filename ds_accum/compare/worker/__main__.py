@@ -6,6 +6,7 @@ failed alike on all ranks as well; with 1 where the ranks parted, or the job can
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Runs a rank; returns the exit code."""
+    faulthandler.enable()
     signal.signal(signal.SIGTERM, _interrupt)
     ranks: Ranks | None = None
     try:
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
     except DSAccumError as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        sys.stderr.write(f"{error}\n" + (f"{error.remedy}\n" if error.remedy else ""))
+        sys.stderr.write(f"{type(error).__name__}: {error}" + (f"; {error.remedy}" if error.remedy else "") + "\n")
         return 1
     except Exception:
         traceback.print_exc()

@@ -1,7 +1,8 @@
 """What a variant needs: the peak of a process that trains nothing else, and the tensors that it holds.
 
-On a CPU the peak is that of the resident memory, over what the process held before the model was built; on CUDA what
-torch's allocator handed out and what it kept. Gradients are looked at right before the update, where there are most.
+On a CPU the peak is that of the resident memory, over what the process held before the model was built, when a tiny
+one had loaded all code; on CUDA what torch's allocator handed out and what it kept. Gradients are looked at right
+before the update, where there are most.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import gc
 import resource
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ds_accum.compare.result import Memory, VariantResult
+from ds_accum.compare.spec import Variant, Workload
 from ds_accum.compare.worker.engines import Context, start
 from ds_accum.compare.worker.job import EventLog, Job
 from ds_accum.compare.worker.parity import batches_of
@@ -64,6 +67,7 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
 def _measure(job: Job, context: Context, log: EventLog | None) -> tuple[int, int, int, int, int]:
     """Peak, reserved, parameters, gradients, optimizer state of this rank, in bytes."""
     (variant,) = job.chosen
+    _load_everything(variant, context)
     gc.collect()
     peak = _Peak(context.ranks.device)
     engine = start(variant, context)
@@ -76,6 +80,15 @@ def _measure(job: Job, context: Context, log: EventLog | None) -> tuple[int, int
     highest, reserved = peak.reached()
     held = engine.held()
     return highest, reserved, size_of(held.parameters), max(seen, default=0), size_of(held.optimizer_state)
+
+
+def _load_everything(variant: Variant, context: Context) -> None:
+    """One window of the same engine on a tiny model: what it imports is not what the training needs."""
+    tiny = Workload(layers=1, width=8, heads=1, vocabulary=8, sequence_length=8)
+    warming = Context(spec=replace(context.spec, workload=tiny), ranks=context.ranks)
+    engine = start(variant, warming)
+    engine.train_window(batches_of(variant, engine, 0, warming), Watch(context.ranks.device))
+    engine.close()
 
 
 def size_of(tensors: Sequence[Tensor]) -> int:

@@ -6,12 +6,13 @@ error after a step = |parameters - truth| / |truth - start|, L2 over all trainab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from ds_accum.compare.formulas import expected_communication
 from ds_accum.compare.result import (
     Communication,
     ParameterDifference,
@@ -52,7 +53,6 @@ class _Run:
 
     variant: Variant
     engine: Engine
-    windows: int = 0
     steps: list[StepResult] = field(default_factory=list)
     first_difference: ParameterDifference | None = None
     times: list[WindowTimes] = field(default_factory=list)
@@ -62,10 +62,12 @@ class _Run:
 
 @dataclass(slots=True)
 class _Truth:
-    """Where the parameters should be, on rank 0: before the first step and after this one."""
+    """Where the parameters should be, on rank 0: before the first step and after this one; and how large they are."""
 
     initial: Mapping[str, Tensor] | None = None
     now: Mapping[str, Tensor] | None = None
+    sizes: Sequence[int] = ()
+    """Elements of each parameter, once one variant has shown them."""
 
 
 def run(job: Job, context: Context, log: EventLog | None) -> None:
@@ -83,7 +85,7 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
                 if not _train_one_step(item, step, context, truth, log):
                     runs.remove(item)
         for item in list(runs):
-            if item.variant.engine != "single" and not _look_at_collectives(item, context, log):
+            if item.variant.engine != "single" and not _look_at_collectives(item, context, truth, log):
                 runs.remove(item)
     except BaseException:
         for item in runs:
@@ -138,6 +140,9 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
     """One compared step. False where it failed on all ranks."""
     ranks, watch = context.ranks, Watch(context.ranks.device)
     outcome, error = None, None
+    if log is not None:
+        # Said at every step: whoever sees the launch hang knows with which variant.
+        log.started(item.variant.name)
     try:
         if truth.initial is None and item.variant.engine == "single":
             truth.initial = item.engine.parameters()
@@ -150,9 +155,12 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
     parameters = item.engine.parameters()
     loss_sum, tokens = ranks.sum([outcome.loss_sum, float(outcome.num_tokens)])
     item.times.append(WindowTimes.slowest(watch.seconds, tokens, ranks))
-    item.windows += 1
     error_of_update = None
     if parameters is not None:
+        if not truth.sizes:
+            truth.sizes = [parameter.numel() for parameter in parameters.values()]
+            if log is not None:
+                log.model(sum(truth.sizes), _accelerator(ranks.device))
         if item.variant.engine == "single":
             truth.now = parameters
         else:
@@ -169,8 +177,13 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
         )
     )
     if log is not None:
-        log.progress(item.variant.name, step + 1, context.spec.steps)
+        log.progress(item.variant.name, step + 1, _all_windows(item, context.spec))
     return True
+
+
+def _all_windows(item: _Run, spec: RunSpec) -> int:
+    """How many windows a variant trains in a launch."""
+    return spec.steps if item.variant.engine == "single" else max(COUNTED_FROM, spec.steps) + 1 + WAITED_WINDOWS
 
 
 def _failed(item: _Run, error: BaseException | None, context: Context, log: EventLog | None) -> bool:
@@ -201,29 +214,48 @@ def _distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[st
     return {name: float(torch.linalg.vector_norm(one[name] - other[name])) for name in other}
 
 
-def _look_at_collectives(item: _Run, context: Context, log: EventLog | None) -> bool:
+def _accelerator(device: torch.device) -> str | None:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def _look_at_collectives(item: _Run, context: Context, truth: _Truth, log: EventLog | None) -> bool:
     """Trains on for a few windows: one in which collectives are counted, some in which they are waited for."""
-    counting = max(COUNTED_FROM, item.windows)
+    if log is not None:
+        log.started(item.variant.name)
+    counting = max(COUNTED_FROM, context.spec.steps)
     error = None
     waited = []
     try:
-        for window in range(item.windows, counting + 1 + WAITED_WINDOWS):
+        for window in range(context.spec.steps, counting + 1 + WAITED_WINDOWS):
             watch = Watch(context.ranks.device)
             counter = CollectiveCounter(watch, wait=window > counting)
             batches = batches_of(item.variant, item.engine, window, context)
             with counter:
                 item.engine.train_window(batches, watch)
             if window == counting:
-                item.communication = counter.counted()
+                item.communication = _beside_the_formula(counter.counted(), item, truth, context.spec)
             elif window > counting:
                 waited.append(counter.seconds)
     except Exception as raised:
         error = raised
     if _failed(item, error, context, log):
         return False
+    if log is not None:
+        log.progress(item.variant.name, counting + 1 + WAITED_WINDOWS, _all_windows(item, context.spec))
     # A rank that comes early waits for the others; the one that waits least shows what the transfer takes.
     item.waited = context.ranks.min(waited)
     return True
+
+
+def _beside_the_formula(counted: Communication, item: _Run, truth: _Truth, spec: RunSpec) -> Communication:
+    """What was counted, on rank 0 with what it should be."""
+    if not truth.sizes:
+        return counted
+    groups: Sequence[int] | None = getattr(item.engine, "groups", None)
+    expected = expected_communication(
+        item.variant, spec, parameters=sum(truth.sizes), tensors=truth.sizes, fsdp_groups=groups
+    )
+    return replace(counted, expected=expected)
 
 
 def _result(item: _Run, spec: RunSpec, *, status: str) -> VariantResult:
