@@ -211,11 +211,11 @@ def _memory(comparison: Comparison) -> Iterator[Sentence]:
 # --------------------------------------------------------------------------------------------------------------- speed
 
 
-_DOUBT = 0.05
-"""How likely noise alone may be to look like any one of the differences that are told."""
+_DOUBT = 0.01
+"""How likely noise alone may be to look like a difference that is told: with ten told, one report in ten is wrong."""
 
-_FEWEST_STEPS = 6
-"""With fewer, even steps that all say the same look like noise."""
+_FEWEST_STEPS = 8
+"""With fewer, even steps that all say the same are likelier than that to be noise."""
 
 
 def _speed(comparison: Comparison) -> Iterator[Sentence]:
@@ -234,11 +234,7 @@ def _speed(comparison: Comparison) -> Iterator[Sentence]:
         return
     timed.sort(key=lambda item: (item[0].median, item[1].name))
     (spread, fastest), *others = timed
-    alike = [
-        result.name
-        for other, result in others
-        if other.overlaps(spread) or sign_test(result, fastest) > _DOUBT / len(others)
-    ]
+    alike = [result.name for other, result in others if other.overlaps(spread) or sign_test(result, fastest) > _DOUBT]
     text = f"{fastest.name} has the shortest median step, {seconds_text(spread.median)}"
     if alike:
         text += f", but no difference from {listed(alike)} can be told from noise"
@@ -265,7 +261,7 @@ def _token_speed(comparison: Comparison) -> Iterator[Sentence]:
                 ratios.append((result.name, ratio, sign_test(result, other)))
     if not ratios:
         return
-    told = [name for name, ratio, doubt in ratios if doubt <= _DOUBT / len(ratios) and not ratio.low <= 1 <= ratio.high]
+    told = [name for name, ratio, doubt in ratios if doubt <= _DOUBT and not ratio.low <= 1 <= ratio.high]
     text = f"step time over stock's, step by step, median and middle half: {_ratios(ratios)}"
     text += f"; told from noise: {listed(told)}" if told else "; no difference can be told from noise"
     yield Sentence(topic="speed", tone="plain", text=text)
