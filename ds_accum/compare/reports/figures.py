@@ -182,8 +182,11 @@ def _communication(comparison: Comparison, width: float) -> Figure | None:
         for moment, hatch in _MOMENT_HATCH.items():
             for kind, color in _KIND_COLORS.items():
                 size = parts.get((kind, moment), (0.0, 0.0))[1]
-                axes.barh(row, size, left=left, color=color, hatch=hatch, edgecolor=_INK, linewidth=0.4, height=0.68)
-                left += size
+                if size:
+                    axes.barh(
+                        row, size, left=left, color=color, hatch=hatch, edgecolor=_INK, linewidth=0.4, height=0.68
+                    )
+                    left += size
     kinds = [kind for kind in _KIND_COLORS if any(kind == found for _, parts in rows for found, _ in parts)]
     moments = [moment for moment in _MOMENT_HATCH if any(moment == found for _, parts in rows for _, found in parts)]
     handles = [Patch(facecolor=_KIND_COLORS[kind], label=kind) for kind in kinds]
