@@ -19,14 +19,14 @@ and the few bytes of the gradient norm, of the overflow check, and of ds-accum's
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
 from ds_accum.compare.result import CollectiveCount, CollectiveKind, Moment
-from ds_accum.compare.spec import RunSpec, Variant
+from ds_accum.compare.spec import Dtype, RunSpec, Variant
 
-__all__ = ["element_size", "expected_communication", "is_coalesced"]
+__all__ = ["dtype_of", "expected_communication", "is_coalesced"]
 
 _ELEMENT_SIZES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -120,6 +120,7 @@ def expected_communication(
         raise ValueError(f"tensors have {sum(tensors):,} elements together, not {parameters:,}")
     if variant.engine == "single":
         return ()
+    spec = replace(spec, dtype=dtype_of(variant, spec))
     if spec.world_size == 1:
         return None
     model = _Model(tensors=(parameters,) if tensors is None else tuple(tensors), known=tensors is not None)
@@ -141,7 +142,19 @@ def expected_communication(
             return None
 
 
-def element_size(variant: Variant, spec: RunSpec, *, on_the_wire: bool = False) -> int:
+def dtype_of(variant: Variant, spec: RunSpec) -> Dtype:
+    """What a variant computes in: of DeepSpeed's engines its config says it, of the others the run."""
+    if variant.engine not in ("stock", "token"):
+        return spec.dtype
+    enabled = [key for key in ("bf16", "bfloat16", "fp16") if _is_enabled(variant.config.get(key))]
+    return "fp32" if not enabled else "fp16" if enabled[0] == "fp16" else "bf16"
+
+
+def _is_enabled(block: Any) -> bool:
+    return isinstance(block, Mapping) and bool(block.get("enabled"))
+
+
+def _element_size(variant: Variant, spec: RunSpec, *, on_the_wire: bool = False) -> int:
     """Bytes of one parameter in the dtype of the run; of one gradient as it is sent, if the config says otherwise."""
     sent = variant.config.get("communication_data_type") if on_the_wire else None
     return _ELEMENT_SIZES.get(sent, _ELEMENT_SIZES[spec.dtype]) if isinstance(sent, str) else _ELEMENT_SIZES[spec.dtype]
@@ -155,7 +168,7 @@ def _stage_0(variant: Variant, spec: RunSpec, model: _Model) -> tuple[Collective
     buckets = model.buckets(_STAGE_0_BUCKET, backward=False)
     if buckets is None or spec.dtype == "fp16":
         return None
-    size = element_size(variant, spec, on_the_wire=True)
+    size = _element_size(variant, spec, on_the_wire=True)
     reduce = _Call(kind="all-reduce", calls=buckets, bytes=model.elements * size)
     norm = [_Call(kind="all-reduce", calls=1, bytes=4)] if spec.dtype == "fp32" and spec.gradient_clipping > 0 else []
     return _counts(variant, spec, reduce_at_boundary=reduce, in_step=norm)
@@ -176,11 +189,11 @@ def _stage_1_and_2(
     if buckets is None:
         return None
     reduce = _Call(
-        kind="all-reduce", calls=buckets, bytes=model.elements * element_size(variant, spec, on_the_wire=True)
+        kind="all-reduce", calls=buckets, bytes=model.elements * _element_size(variant, spec, on_the_wire=True)
     )
     padded = ceil(model.elements / (2 * spec.world_size)) * 2 * spec.world_size
     in_step = [
-        _Call(kind="all-gather", calls=1, bytes=padded // spec.world_size * element_size(variant, spec)),
+        _Call(kind="all-gather", calls=1, bytes=padded // spec.world_size * _element_size(variant, spec)),
     ]
     if not _has_bf16_optimizer(variant, spec, zero):
         in_step += [_Call(kind="all-reduce", calls=1, bytes=4)]
@@ -209,12 +222,12 @@ def _stage_3(
     if buckets is None:
         return None
     partition = model.partition(spec.world_size)
-    sent = element_size(variant, spec, on_the_wire=True)
+    sent = _element_size(variant, spec, on_the_wire=True)
     if zero.get("reduce_scatter", True):
         reduce = _Call(kind="reduce-scatter", calls=buckets, bytes=partition * spec.world_size * sent)
     else:
         reduce = _Call(kind="all-reduce", calls=buckets, bytes=model.elements * sent)
-    gather_bytes = partition * element_size(variant, spec)
+    gather_bytes = partition * _element_size(variant, spec)
     calls_of_a_gather = 1 if model.known and len(model.tensors) == 1 else 2
     forward = [] if kept else [_Call(kind="all-gather", calls=calls_of_a_gather, bytes=gather_bytes)]
     in_step = [_Call(kind="all-reduce", calls=1, bytes=8)]
@@ -282,7 +295,7 @@ def _fsdp(variant: Variant, spec: RunSpec, model: _Model, groups: Sequence[int])
     shards, 4 bytes a parameter tensor. In bfloat16, parameters are gathered in it and gradients reduced in float32."""
     if spec.dtype == "fp16" or (spec.gradient_clipping > 0 and not model.known):
         return None
-    size = element_size(variant, spec)
+    size = _element_size(variant, spec)
     *blocks, _ = groups
     forward = _Call(kind="all-gather", calls=len(groups), bytes=sum(groups) * size)
     again = [_Call(kind="all-gather", calls=len(blocks), bytes=sum(blocks) * size)] if blocks else []
@@ -350,5 +363,4 @@ def _has_bf16_optimizer(variant: Variant, spec: RunSpec, zero: Mapping[str, Any]
 def _is_within_the_formulas(config: Mapping[str, Any], zero: Any) -> bool:
     if not isinstance(zero, Mapping) or any(zero.get(key, off) != off for key, off in _BEYOND_THE_FORMULAS.items()):
         return False
-    autocast = config.get("torch_autocast", {})
-    return not config.get("sparse_gradients") and not (isinstance(autocast, Mapping) and autocast.get("enabled"))
+    return not config.get("sparse_gradients") and not _is_enabled(config.get("torch_autocast"))

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Literal
 
 from ds_accum.compare import communication_verdict
+from ds_accum.compare.formulas import dtype_of
 from ds_accum.compare.measures import (
     Quartiles,
     is_within_tolerance,
@@ -94,9 +95,8 @@ def _parity(comparison: Comparison) -> Iterator[Sentence]:
 
 def _agreeing(comparison: Comparison, kind: str, right: Sequence[VariantResult], *, of: int) -> Sentence:
     errors = sorted(_error(result) for result in right)
-    dtype = DTYPE_NAMES[comparison.spec.dtype]
     text = (
-        f"{_who(kind, right, of)} {_verb(right, 'agree')} with the truth within {dtype} rounding"
+        f"{_who(kind, right, of)} {_verb(right, 'agree')} with the truth within {_rounding(comparison, right)}"
         f" (largest error of the update {error_text(errors[-1])}, tolerance {error_text(_tolerance(right))})"
     )
     if len(right) > 1:
@@ -109,7 +109,7 @@ def _differing(comparison: Comparison, kind: str, wrong: Sequence[VariantResult]
     errors = [_error(result) for result in wrong]
     how_much = _share(min(errors), max(errors))
     text = f"{_who(kind, wrong, of)} {_verb(wrong, 'leave')} the truth by {how_much}"
-    text += f" ({DTYPE_NAMES[comparison.spec.dtype]} rounding explains {error_text(_tolerance(wrong))})"
+    text += f" ({_rounding(comparison, wrong)} explains {error_text(_tolerance(wrong))})"
     differences = [result.parity.first_difference for result in wrong if result.parity]
     known = [difference for difference in differences if difference is not None]
     if known:
@@ -136,6 +136,13 @@ def _parity_without_truth(compared: Sequence[VariantResult]) -> Sentence:
     if len(compared) > 1 and spreads:
         text += f"; the losses of {len(compared)} variants differ by up to {error_text(max(spreads))} of the loss"
     return Sentence(topic="parity", tone="plain", text=text)
+
+
+def _rounding(comparison: Comparison, results: Sequence[VariantResult]) -> str:
+    """ "float32 rounding"; of variants in several dtypes just "rounding"."""
+    variants = variants_by_name(comparison)
+    names = {DTYPE_NAMES[dtype_of(variants[result.name], comparison.spec)] for result in results}
+    return f"{names.pop()} rounding" if len(names) == 1 else "rounding"
 
 
 def _error(result: VariantResult) -> float:

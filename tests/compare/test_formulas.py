@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ds_accum.compare.formulas import expected_communication
+from ds_accum.compare.formulas import dtype_of, expected_communication
 from ds_accum.compare.result import CollectiveCount
 from ds_accum.compare.spec import Dtype, EngineKind, RunSpec, Variant
 
@@ -53,7 +53,14 @@ def table(counts: tuple[CollectiveCount, ...] | None) -> Counts:
 
 
 def expected(row: Variant, dtype: Dtype = "fp32", **model: Any) -> Counts:
-    return table(expected_communication(row, spec(dtype), parameters=P, **model))
+    return table(expected_communication(in_dtype(row, dtype), spec(dtype), parameters=P, **model))
+
+
+def in_dtype(row: Variant, dtype: Dtype) -> Variant:
+    """DeepSpeed's config says what is computed in."""
+    if row.stage is None or dtype == "fp32":
+        return row
+    return dataclasses.replace(row, config={**row.config, dtype: {"enabled": True}})
 
 
 @pytest.mark.parametrize("accumulation", [1, 2, 4, 8])
@@ -292,7 +299,14 @@ def test_without_clipping_stage_0_and_fsdp_send_no_norm() -> None:
     ],
 )
 def test_where_the_calls_depend_on_more_there_is_no_formula(row: Variant, dtype: Dtype) -> None:
-    assert expected_communication(row, spec(dtype), parameters=P) is None
+    assert expected_communication(in_dtype(row, dtype), spec(dtype), parameters=P) is None
+
+
+def test_the_config_of_a_variant_says_its_dtype_and_the_run_that_of_the_others() -> None:
+    assert dtype_of(variant(stage=1, bf16={"enabled": True}), spec("fp32")) == "bf16"
+    assert dtype_of(variant(stage=1, bf16={"enabled": False}), spec("bf16")) == "fp32"
+    assert dtype_of(variant(stage=1, fp16={"enabled": True}), spec("fp32")) == "fp16"
+    assert dtype_of(variant("ddp"), spec("bf16")) == "bf16"
 
 
 def test_one_rank_has_no_formula() -> None:

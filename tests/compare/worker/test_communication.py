@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from worker_runs import Launch, counts, launch, variant
 
+from ds_accum.compare.measures import formula_differences
 from ds_accum.compare.spec import RunSpec, Variant, Workload
 
 P = 17_376
@@ -208,6 +209,12 @@ def test_fsdp_gathers_parameters_and_reduces_gradients_once_a_window_where_it_is
     assert every["micro-batch", "reduce-scatter"] == (6.0, 3.0 * FP32)
     # The norm of 17 tensors that each rank has a part of: DTensor's own collective.
     assert deferred["step", "all-reduce"] == (1.0, 4.0 * 17)
+
+
+def test_the_formula_of_every_variant_says_what_is_counted(counted: Launch) -> None:
+    for name, result in counted.results.items():
+        assert result.communication is not None and result.communication.expected is not None, name
+        assert formula_differences(result) == [], name
 
 
 def test_what_the_comparison_itself_exchanges_is_not_counted(counted: Launch) -> None:
