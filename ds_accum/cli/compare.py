@@ -83,6 +83,7 @@ def _run(config: Path | None, options: dict[str, Any]) -> tuple[Comparison, bool
     launcher = _launcher(options)
     request = _request(options, launcher)
     spec = make_spec(request, None if config is None else read_config(config))
+    _check_windows(spec, options["misuse"])
     require_variants(options["fail_if"], [variant.name for variant in spec.variants])
     version, _ = release_to_judge_for(None)
     linted = lint_variants(spec, version)
@@ -151,6 +152,16 @@ def _launcher(options: dict[str, Any]) -> Launcher:
     if shared is not None and not shared.is_dir():
         raise UsageError(f"there is no folder {shared}", remedy="--shared-dir names one that all hosts see")
     return Launcher(kind=kind, hostfile=hostfile, hosts=hosts, master_port=options["master_port"], folder=shared)
+
+
+def _check_windows(spec: RunSpec, misuse: bool) -> None:
+    """Raises UsageError where misuse in the middle of a window is asked for, and a window has no middle."""
+    for variant in spec.variants:
+        if misuse and variant.stage is not None and variant.gradient_accumulation_steps < 2:
+            raise UsageError(
+                f"--misuse needs the middle of a window, and {variant.name} accumulates 1 micro-batch",
+                remedy="give --accumulation or --splits with two or more",
+            )
 
 
 def _cuda_or_cpu(world_size: int) -> Literal["cpu", "cuda"]:

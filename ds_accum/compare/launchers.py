@@ -13,10 +13,9 @@ from typing import Literal, NamedTuple
 
 from ds_accum.errors import UsageError
 
-__all__ = ["LAUNCHERS", "Command", "Launcher", "LauncherKind", "commands"]
+__all__ = ["Command", "Launcher", "LauncherKind", "commands"]
 
 LauncherKind = Literal["local", "torchrun", "deepspeed"]
-LAUNCHERS: tuple[LauncherKind, ...] = ("local", "torchrun", "deepspeed")
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

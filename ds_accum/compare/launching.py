@@ -3,7 +3,7 @@
 with Launch(job, spec, launcher) as launch:
     for event in launch.events():
         ...
-    launch.failure      # None, or why it failed: the rank, and the end of its stderr
+    launch.failure      # None, or why it failed: the end of a rank's stderr, and as the last line a sentence
 """
 
 from __future__ import annotations
@@ -159,16 +159,16 @@ class Launch:
             )
 
         cause = min(failed, key=lambda place: (is_collateral(place), failed.index(place)))
-        how = ended_by(self._processes[cause].returncode)
+        code = self._processes[cause].returncode
         end = self._end_of_errors(cause)
-        return f"{self._name(cause)} {how}: {_reason(end)}" + (f"\n{end}" if end else "")
+        # What killed a rank from outside, the rank could not say.
+        return _below(end, f"{self._name(cause)} {ended_by(code)}" + (f": {_reason(end)}" if code > 0 else ""))
 
     def _hang(self) -> str:
         """Which rank is behind, by the stack that each is made to write as it is ended."""
         sentence = f"no progress for {self._spec.timeout_s:g} s"
         if self._launcher.kind != "local":
-            end = self._end_of_errors(0)
-            return f"{sentence}; the launch was ended" + (f"\n{end}" if end else "")
+            return _below(self._end_of_errors(0), f"{sentence}; the launch was ended")
         stopped = [place for place, process in enumerate(self._processes) if is_stopped(process.pid)]
         if stopped:
             names = " and ".join(map(self._name, stopped))
@@ -215,6 +215,11 @@ class Launch:
 
     def _end_of_errors(self, place: int) -> str:
         return end_of(self._errors_of(place))
+
+
+def _below(end: str, sentence: str) -> str:
+    """The end of a stderr, and the sentence that sums it up as the last line, as in a traceback."""
+    return f"{end}\n{sentence}" if end else sentence
 
 
 def _reason(end: str) -> str:

@@ -121,7 +121,7 @@ class Run:
             culprit = self._launch(job, work, reporter)
             if culprit is None:
                 break
-            reporter.note(f"{culprit} failed: {_first_line(self._results[culprit].failure)}")
+            reporter.note(f"{culprit} failed: {_sentence(self._results[culprit].failure)}")
             job = replace(job, variants=self._left(job))
         work.end()
 
@@ -189,9 +189,11 @@ class Run:
             self._results[event.variant] = _merged(self._results[event.variant], partial)
 
     def _fail(self, job: Job, name: str, why: str) -> None:
-        """Marks a variant; what was measured before stays."""
+        """Marks a variant; what was measured before stays. The last line of `why` is the sentence that is shown."""
+        end, newline, sentence = why.rpartition("\n")
         of = "" if job.kind == "parity" else f"{job.kind}: "
-        self._results[name] = replace(self._results[name], status="failed", failure=f"{of}{why}")
+        failure = f"{end}{newline}{of}{sentence}"
+        self._results[name] = replace(self._results[name], status="failed", failure=failure)
 
     def _check_measured(self, job: Job, name: str) -> None:
         """A worker that ends well has to have said something of every variant."""
@@ -312,5 +314,5 @@ def _processor() -> str:
     return next(named, "") or platform.processor() or platform.machine()
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").partition("\n")[0]
+def _sentence(failure: str | None) -> str:
+    return (failure or "").rpartition("\n")[2]

@@ -164,6 +164,7 @@ def test_the_configs_are_shown(ds_accum: Any, launches: Launches) -> None:
         (["--workload", "train.py"], "--workload train.py names no function"),
         (["--workload", "model"], "there is no file or folder model"),
         (["--width", "10"], "width 10 is no multiple of heads 4"),
+        (["--misuse", "--accumulation", "1"], "--misuse needs the middle of a window"),
         (["--project", "64"], "'64' is no projection"),
         (["--from", "report.json", "ds.json"], "--from report.json runs nothing, so ds.json has no use"),
         (["--output-dir", "file"], "Directory 'file' is a file"),

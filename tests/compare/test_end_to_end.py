@@ -22,7 +22,12 @@ NAMES = ("zero-0 stock", "zero-0 token", "zero-2 stock", "zero-2 token", "single
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """report.json of two ranks and two steps, with the memory of no variant."""
     folder = tmp_path_factory.mktemp("comparison")
-    arguments = ("--stages", "0,2", "--baselines", "single", "--steps", "2", "--layers", "1", "--width", "16")
+    sizes = ("--layers", "1", "--width", "16")
+    return compared(folder, "--stages", "0,2", "--baselines", "single", "--steps", "2", *sizes)
+
+
+def compared(folder: Path, *arguments: str) -> Any:
+    """report.json of a comparison without memory, on the CPU, in a working directory."""
     done = subprocess.run(
         [sys.executable, "-m", "ds_accum", "compare", *arguments, "--no-memory", "--device", "cpu"],
         cwd=folder,
@@ -78,3 +83,13 @@ def test_zero_2_reduces_in_every_backward_and_zero_0_once(report: Any) -> None:
         return sum(count["calls"] for count in large if count["moment"] != "step")  # type: ignore[no-any-return]
 
     assert (reductions("zero-0 stock"), reductions("zero-2 stock")) == (1, 4)
+
+
+def test_the_workload_of_the_readme_is_trained(tmp_path: Path) -> None:
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    (tmp_path / "train.py").write_text(readme.partition("<!-- workload: train.py -->\n```py\n")[2].partition("```")[0])
+    arguments = ("--stages", "2", "--engines", "token", "--baselines", "single", "--steps", "2")
+    report = compared(tmp_path, "--workload", "train.py:build", *arguments)
+    assert report["parameters"] == 8 * 4 + 4
+    token = report["results"][0]["parity"]
+    assert token["largest_error"] <= token["tolerance"]

@@ -84,7 +84,7 @@ def test_a_variant_that_fails_on_all_ranks_alike_does_not_end_the_launch(
     ("how", "sentence"),
     [
         ("raises", "rank 1 exited with 1: ValueError: only rank 1 fails"),
-        ("killed", "rank 1 was killed (SIGKILL): it wrote nothing to stderr"),
+        ("killed", "rank 1 was killed (SIGKILL)"),
     ],
 )
 def test_a_variant_that_ends_its_launch_is_left_out_of_the_next(
@@ -94,7 +94,7 @@ def test_a_variant_that_ends_its_launch_is_left_out_of_the_next(
     results = by_name(run())
     failure = results["zero-1 stock"].failure
     assert results["zero-1 stock"].status == "failed" and failure is not None
-    assert failure.splitlines()[0] == sentence
+    assert failure.splitlines()[-1] == sentence
     assert ("Traceback (most recent call last):" in failure) == (how == "raises")
     assert {result.status for name, result in results.items() if name != "zero-1 stock"} == {"done"}
     rest = [name for name in ALL if name != "zero-1 stock"]
@@ -137,7 +137,7 @@ def test_a_launch_that_begins_no_variant_is_not_repeated(
     results = by_name(run())
     assert {result.status for result in results.values()} == {"failed"}
     for result in results.values():
-        assert "ImportError: No module named 'something'" in (result.failure or "").splitlines()[0]
+        assert "ImportError: No module named 'something'" in (result.failure or "").splitlines()[-1]
     assert len(launches()) == 1
 
 
@@ -172,7 +172,7 @@ def test_a_failure_in_the_memory_launch_keeps_the_parity(
     results = by_name(run(memory=True, stages=(0,)))
     failed = results["zero-0 stock"]
     assert failed.status == "failed" and failed.parity is not None and failed.memory is None
-    assert (failed.failure or "").startswith("memory: rank 1 exited with 1: ValueError")
+    assert (failed.failure or "").splitlines()[-1].startswith("memory: rank 1 exited with 1: ValueError")
     assert results["zero-0 token"].memory is not None
 
 
