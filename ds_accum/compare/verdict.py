@@ -310,7 +310,7 @@ def _misuse(comparison: Comparison) -> Iterator[Sentence]:
         stopped = [misuse for misuse in misuses if misuse.outcome.startswith("stopped")]
         text = (
             f"in the middle of a window, {engine} lets {len(changed)} of {len(misuses)} misuses change the step"
-            f" silently and stops {len(stopped)} with an error"
+            f" silently and stops {len(stopped)} with an error of its own"
         )
         known = [misuse.step_error for misuse in changed if misuse.step_error is not None]
         if known:
