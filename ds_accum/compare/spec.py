@@ -54,6 +54,9 @@ class Variant:
     varied: Mapping[str, Any] = field(default_factory=dict)
     """What `--vary` set, by dotted key."""
 
+    coalesce: bool = False
+    """DeepSpeed reduces once a window, in `engine.coalesce_grad_reduction()`; ZeRO 1 to 3 only."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
