@@ -58,7 +58,8 @@ def parity_of(found: Launch, name: str) -> Parity:
 @pytest.mark.parametrize("name", [item.name for item in (*TOKEN, TOKEN_OTHERWISE_CUT, ROUND_ROBIN)])
 def test_a_token_weighted_variant_is_the_truth_within_rounding(fp32: Launch, name: str) -> None:
     parity, truth = parity_of(fp32, name), parity_of(fp32, TRUTH.name)
-    assert parity.largest_error is not None and parity.largest_error <= parity.tolerance == 1e-4
+    assert parity.largest_error is not None and parity.largest_error <= parity.tolerance
+    assert 1e-4 < parity.tolerance < 1.2e-4
     assert parity.first_difference is None
     for step, true in zip(parity.steps, truth.steps, strict=True):
         assert step.loss == pytest.approx(true.loss, rel=1e-6)
@@ -139,7 +140,8 @@ def test_without_clipping_rounding_explains_less(tmp_path: Path) -> None:
     found = launch(tmp_path, spec_of(TRUTH, *token, variant("ddp"), clipping=0.0))
     for item in token:
         parity = parity_of(found, item.name)
-        assert parity.largest_error is not None and parity.largest_error <= parity.tolerance == 1e-5
+        assert parity.largest_error is not None and parity.largest_error <= parity.tolerance
+        assert 1e-5 < parity.tolerance < 2e-5
         assert [step.clip_coefficient for step in parity.steps] == [None] * STEPS
     assert [step.clip_coefficient for step in parity_of(found, "ddp").steps] == [None] * STEPS
 
@@ -148,6 +150,15 @@ def test_adamw_agrees_as_well(tmp_path: Path) -> None:
     found = launch(tmp_path, spec_of(TRUTH, *TOKEN, optimizer="adamw", learning_rate=1e-3))
     for item in TOKEN:
         assert (parity_of(found, item.name).largest_error or 1.0) <= 1e-3, item.name
+
+
+def test_a_small_learning_rate_is_not_mistaken_for_a_difference(tmp_path: Path) -> None:
+    found = launch(tmp_path, spec_of(TRUTH, *TOKEN, variant("ddp"), learning_rate=1e-5))
+    for item in TOKEN:
+        parity = parity_of(found, item.name)
+        # Far more than of a usual update is lost in rounding the parameters.
+        assert parity.largest_error is not None and 1e-4 < parity.largest_error < parity.tolerance < 0.1
+    assert parity_of(found, "ddp").first_difference is not None
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
@@ -167,7 +178,7 @@ def test_the_fp32_parameters_of_every_wrapper_are_found(tmp_path: Path, dtype: s
     found = launch(tmp_path, spec_of(TRUTH, *both, *only, dtype=dtype), fp16=True)
     for item in (*both, *only):
         parity = parity_of(found, item.name)
-        assert parity.tolerance == 2e-2
+        assert parity.tolerance == pytest.approx(2e-2, rel=1e-3)
         # A wrong parameter would be off by more than the whole update.
         assert parity.largest_error is not None and 0 < parity.largest_error < 1e-2, item.name
 
