@@ -17,7 +17,7 @@ from ds_accum.compare.spec import Variant
 from ds_accum.compare.worker.engines import Context, start
 from ds_accum.compare.worker.job import EventLog, Job
 from ds_accum.compare.worker.parity import batches_of, rounding_of, tolerance_of
-from ds_accum.compare.worker.ranks import OutOfStepError, one_sentence
+from ds_accum.compare.worker.stopping import OutOfStepError, one_sentence
 from ds_accum.compare.worker.watch import Watch
 from ds_accum.errors import AccumulationError, UsageError
 
