@@ -76,7 +76,9 @@ def test_a_mean_of_means_leaves_the_truth_at_the_first_step_and_says_where(fp32:
     first = parity.first_difference
     assert first is not None
     assert first.step == 0
-    assert first.parameter == "head.weight"
+    # All of them are the same training, so they leave it at the same place.
+    elsewhere = parity_of(fp32, "ddp").first_difference
+    assert elsewhere is not None and first.parameter == elsewhere.parameter
     assert parity.tolerance < first.error <= parity.largest_error
 
 
@@ -86,6 +88,28 @@ def test_all_means_of_means_are_the_same_training(fp32: Launch) -> None:
     # Before the first update all see the same model, so they report the same true loss.
     losses = {round(parity_of(fp32, item.name).steps[0].loss or 0.0, 5) for item in (TRUTH, *TOKEN, *MEANS)}
     assert len(losses) == 1
+
+
+def test_the_parameter_that_is_wrong_is_named() -> None:
+    torch = pytest.importorskip("torch")
+    from ds_accum.compare.worker import parity
+
+    start = {name: torch.zeros(4, dtype=torch.float64) for name in ("a", "b")}
+    truth = parity._Truth(initial=start, now={name: value + 1 for name, value in start.items()})
+    run = parity._Run(variant=TOKEN[0], engine=None)  # type: ignore[arg-type]
+    right = dict(truth.now or {})
+    assert parity._compare(run, 0, right, truth, spec_of(TOKEN[0])) == 0.0
+    assert run.first_difference is None
+    wrong = {**right, "b": right["b"] + torch.tensor([0.0, 0.0, 0.0, 0.5], dtype=torch.float64)}
+    error = parity._compare(run, 1, wrong, truth, spec_of(TOKEN[0]))
+    # Half of one of eight equal moves.
+    assert error == pytest.approx(0.5 / 8**0.5)
+    assert run.first_difference is not None
+    assert (run.first_difference.step, run.first_difference.parameter) == (1, "b")
+    nothing = {**right, "a": right["a"] * float("nan")}
+    other = parity._Run(variant=TOKEN[0], engine=None)  # type: ignore[arg-type]
+    parity._compare(other, 0, nothing, truth, spec_of(TOKEN[0]))
+    assert other.first_difference is not None and other.first_difference.parameter == "a"
 
 
 def test_the_truth_has_no_error_of_its_own(fp32: Launch) -> None:
