@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "engine": frozenset({"errors", "batch", "config"}),
     # Reads the step log that the engine writes, by its keys: on a machine without torch, in any release.
     "steps": frozenset({"errors"}),
-    "compare": frozenset({"errors", "batch", "config", "lint", "plan"}),
+    "compare": frozenset({"errors", "batch", "config", "lint", "plan", "engine"}),
     "cli": ANYTHING,
     "__main__": frozenset({"cli"}),
     # The public names, each imported when it is asked for.
@@ -49,10 +49,17 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),
     "steps": frozenset(),
-    "compare": frozenset({"matplotlib"}),
+    # matplotlib in its reports alone; torch and DeepSpeed in its worker alone, which runs in processes of its own.
+    "compare": frozenset({"matplotlib", "pydantic", "torch", "deepspeed", "transformers"}),
     "cli": frozenset({"click"}),
     "__main__": frozenset(),
     "__init__": frozenset(),
+}
+
+# folder or module of `compare` -> what it alone may import.
+ONLY_IN_COMPARE = {
+    "worker": frozenset({"torch", "deepspeed", "transformers", "ds_accum.engine"}),
+    "reports": frozenset({"matplotlib"}),
 }
 
 HEAVY = ("torch", "deepspeed", "numpy")
@@ -136,6 +143,18 @@ def _objection(layer: str, imported: Import, layers: set[str]) -> str | None:
     return f"{layer} may not import {other}"
 
 
+def violations_in_compare(package_root: Path) -> list[str]:
+    """Each import in `compare` that only its worker, or only its reports, may have."""
+    found = []
+    for file in sorted((package_root / "compare").rglob("*.py")):
+        part = file.relative_to(package_root / "compare").parts[0]
+        for imported in imports_of(file, package_root):
+            for owner, names in ONLY_IN_COMPARE.items():
+                if part != owner and any(f"{imported.module}.".startswith(f"{name}.") for name in names):
+                    found.append(f"{file.relative_to(package_root.parent)}:{imported.line}: {imported.module}")
+    return found
+
+
 def write_package(folder: Path, files: dict[str, str]) -> Path:
     """A package ds_accum of these files, as a tree to check."""
     root = folder / "ds_accum"
@@ -147,6 +166,23 @@ def write_package(folder: Path, files: dict[str, str]) -> Path:
 
 def test_no_layer_imports_one_that_it_may_not(repository: Path) -> None:
     assert violations(repository / "ds_accum") == []
+
+
+def test_a_comparison_imports_torch_in_its_worker_alone(repository: Path) -> None:
+    assert violations_in_compare(repository / "ds_accum") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("compare/running.py", "import torch.distributed"),
+        ("compare/running.py", "def f():\n    from ds_accum.engine import initialize"),
+        ("compare/reports/html.py", "import deepspeed"),
+        ("compare/worker/job.py", "import matplotlib.pyplot"),
+    ],
+)
+def test_an_import_in_the_wrong_part_of_a_comparison_is_found(tmp_path: Path, file: str, source: str) -> None:
+    assert len(violations_in_compare(write_package(tmp_path, {file: source, "engine/__init__.py": ""}))) == 1
 
 
 @pytest.mark.parametrize(

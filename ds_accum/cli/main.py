@@ -29,6 +29,7 @@ __all__ = ["SUBCOMMANDS", "cli", "main"]
 # Name -> module in this folder with a command of that name, and what the overview says about it: `ds-accum --help` must
 # not pay for loading any of them.
 SUBCOMMANDS = {
+    "compare": "Train under each ZeRO stage, DDP and FSDP, and compare on one page.",
     "completion": "Print the script that completes commands in a shell.",
     "env": "Print versions and what was detected, for a bug report.",
     "init": "Write a config to start from.",

@@ -135,7 +135,8 @@ class VariantResult:
     name: str
     status: Literal["done", "refused", "failed", "unfinished"]
     failure: str | None = None
-    """Why it was refused (the linter's finding) or failed (the end of the worker's stderr)."""
+    """Why it was refused (the linter's finding) or failed: the end of a rank's stderr, if it said something, and as the
+    last line one sentence."""
 
     parity: Parity | None = None
     communication: Communication | None = None

@@ -55,6 +55,11 @@ class EventLog:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "events.jsonl"
 
+    def model(self, parameters: int, accelerator: str | None) -> None:
+        """How many trainable parameters there are, and the name of the device where it is no CPU."""
+        machine = {} if accelerator is None else {"accelerator": accelerator}
+        self._append({"event": "model", "parameters": parameters, "machine": machine})
+
     def started(self, variant: str) -> None:
         self._append({"event": "started", "variant": variant})
 

@@ -6,12 +6,13 @@ error after a step = |parameters - truth| / |truth - start|, L2 over all trainab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from ds_accum.compare.formulas import expected_communication
 from ds_accum.compare.result import (
     Communication,
     ParameterDifference,
@@ -73,12 +74,15 @@ class _Run:
 
 @dataclass(slots=True)
 class _Truth:
-    """Where the parameters should be, on rank 0: before the first step and after this one."""
+    """Where the parameters should be, on rank 0: before the first step and after this one; and how large they are."""
 
     initial: Mapping[str, Tensor] | None = None
     now: Mapping[str, Tensor] | None = None
     rounding: float = 0.0
     """Of the first step, the smallest update."""
+
+    sizes: Sequence[int] = ()
+    """Elements of each parameter, once one variant has shown them."""
 
 
 def run(job: Job, context: Context, log: EventLog | None) -> None:
@@ -96,7 +100,7 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
                 if not _train_one_step(item, step, context, truth, log):
                     runs.remove(item)
         for item in list(runs):
-            if item.variant.engine != "single" and not _look_at_collectives(item, context, log):
+            if item.variant.engine != "single" and not _look_at_collectives(item, context, truth, log):
                 runs.remove(item)
     except BaseException:
         for item in runs:
@@ -168,6 +172,10 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
     item.times.append(WindowTimes.slowest(watch.seconds, tokens, ranks))
     error_of_update = None
     if parameters is not None:
+        if not truth.sizes:
+            truth.sizes = [parameter.numel() for parameter in parameters.values()]
+            if log is not None:
+                log.model(sum(truth.sizes), _accelerator(ranks.device))
         if item.variant.engine == "single":
             truth.now = parameters
             if step == 0:
@@ -223,7 +231,11 @@ def _distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[st
     return {name: float(torch.linalg.vector_norm(one[name] - other[name])) for name in other}
 
 
-def _look_at_collectives(item: _Run, context: Context, log: EventLog | None) -> bool:
+def _accelerator(device: torch.device) -> str | None:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def _look_at_collectives(item: _Run, context: Context, truth: _Truth, log: EventLog | None) -> bool:
     """Trains on for a few windows: one in which collectives are counted, some in which they are waited for."""
     if log is not None:
         log.started(item.variant.name)
@@ -238,7 +250,7 @@ def _look_at_collectives(item: _Run, context: Context, log: EventLog | None) -> 
             with counter:
                 item.engine.train_window(batches, watch)
             if window == counting:
-                item.communication = counter.counted()
+                item.communication = _beside_the_formula(counter.counted(), item, truth, context.spec)
             elif window > counting:
                 waited.append(counter.seconds)
     except Exception as raised:
@@ -250,6 +262,17 @@ def _look_at_collectives(item: _Run, context: Context, log: EventLog | None) -> 
     # A rank that comes early waits for the others; the one that waits least shows what the transfer takes.
     item.waited = context.ranks.min(waited)
     return True
+
+
+def _beside_the_formula(counted: Communication, item: _Run, truth: _Truth, spec: RunSpec) -> Communication:
+    """What was counted, on rank 0 with what it should be."""
+    if not truth.sizes:
+        return counted
+    groups: Sequence[int] | None = getattr(item.engine, "groups", None)
+    expected = expected_communication(
+        item.variant, spec, parameters=sum(truth.sizes), tensors=truth.sizes, fsdp_groups=groups
+    )
+    return replace(counted, expected=expected)
 
 
 def _result(item: _Run, spec: RunSpec, truth: _Truth, *, status: str) -> VariantResult:

@@ -134,6 +134,8 @@ class FullyShardedEngine(_DataParallelEngine):
     bf16 is its mixed precision: parameters gathered in bf16, gradients reduced and parameters kept in fp32.
     """
 
+    groups: tuple[int, ...]
+
     def __init__(self, variant: Variant, context: Context, *, deferred: bool) -> None:
         super().__init__(variant, context, deferred=deferred)
         try:
@@ -148,6 +150,7 @@ class FullyShardedEngine(_DataParallelEngine):
         if self.dtype == torch.bfloat16:
             policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         self.model = self.training.model
+        self.groups = _groups(self.model, context.ranks.world_size)
         for block in _blocks(self.model):
             fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(self.model, mesh=mesh, mp_policy=policy)
@@ -156,6 +159,20 @@ class FullyShardedEngine(_DataParallelEngine):
     def synchronizing(self, now: bool) -> contextlib.AbstractContextManager[Any]:
         self.model.set_requires_gradient_sync(now)
         return contextlib.nullcontext()
+
+
+def _groups(model: nn.Module, world_size: int) -> tuple[int, ...]:
+    """Elements that a rank holds of each group that FSDP gathers as one: the blocks', then what is left, the root's.
+
+    Each parameter is cut along its first dimension, padded to a multiple of the ranks.
+    """
+    inside: set[int] = set()
+    groups = []
+    for part in (*_blocks(model), model):
+        own = [parameter for parameter in part.parameters() if id(parameter) not in inside]
+        inside |= set(map(id, own))
+        groups.append(sum(-(-len(tensor) // world_size) * (tensor.numel() // len(tensor)) for tensor in own))
+    return tuple(groups)
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
