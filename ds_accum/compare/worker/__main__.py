@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ds_accum.compare.worker.job import EventLog, Job, read_job
+from ds_accum.compare.worker.stopping import OutOfStepError
 from ds_accum.errors import DSAccumError, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     except DSAccumError as error:
-        if error.__cause__ is not None:
+        if isinstance(error, OutOfStepError) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.stderr.write(f"{type(error).__name__}: {error}" + (f"; {error.remedy}" if error.remedy else "") + "\n")
         return 1
@@ -50,6 +51,8 @@ def _join(job: Job, folder: Path) -> Ranks:
     # Set before deepspeed is imported, which looks once.
     os.environ.setdefault("DS_ACCELERATOR", job.spec.device)
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
+    # Where it is set for another job, the token-weighted variants would be stock ones.
+    os.environ.pop("DS_ACCUM_DISABLE", None)
     import torch
 
     from ds_accum.compare.worker.ranks import join

@@ -38,7 +38,9 @@ def read_job(folder: Path) -> Job:
     except OSError as error:
         raise UsageError.because(f"can't read {path}", error, remedy="give the folder of a launch") from error
     except ValidationError as error:
-        raise UsageError(f"{path} is not the job of a launch: {error}") from error
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise UsageError(f"{path} is not the job of a launch: {where}: {first['msg']}") from error
     missing = sorted(set(job.variants) - {variant.name for variant in job.spec.variants})
     if missing:
         raise UsageError(f"{path} asks for variants that its spec does not have: {', '.join(missing)}")

@@ -16,8 +16,8 @@ from ds_accum.compare.result import Misuse, VariantResult
 from ds_accum.compare.spec import Variant
 from ds_accum.compare.worker.engines import Context, start
 from ds_accum.compare.worker.job import EventLog, Job
-from ds_accum.compare.worker.parity import batches_of, tolerance_of
-from ds_accum.compare.worker.ranks import OutOfStepError, one_sentence
+from ds_accum.compare.worker.parity import batches_of, rounding_of, tolerance_of
+from ds_accum.compare.worker.stopping import OutOfStepError, one_sentence
 from ds_accum.compare.worker.watch import Watch
 from ds_accum.errors import AccumulationError, UsageError
 
@@ -100,7 +100,9 @@ def _try_all(variant: Variant, context: Context, log: EventLog | None) -> list[M
         (agreed,) = context.ranks.max([-1.0 if step_error is None else step_error])
         found.append(
             Misuse(
-                misuse=name, outcome=_outcome(error, agreed, tolerance_of(variant, context.spec)), step_error=step_error
+                misuse=name,
+                outcome=_outcome(error, agreed, tolerance_of(variant, context.spec, rounding_of(before, right))),
+                step_error=step_error,
             )
         )
         if log is not None:

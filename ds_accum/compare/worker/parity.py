@@ -29,10 +29,10 @@ from ds_accum.compare.worker.speed import WindowTimes, speed_of
 from ds_accum.compare.worker.watch import Watch
 from ds_accum.compare.worker.workloads import MicroBatch, micro_batches
 
-__all__ = ["run", "tolerance_of"]
+__all__ = ["batches_of", "rounding_of", "run", "tolerance_of"]
 
 FP32, FP32_CLIPPED, HALF = 1e-5, 1e-4, 2e-2
-"""What rounding explains. Clipping makes updates smaller, the rounding of the parameters stays what it is."""
+"""What rounding in the computation explains. Clipping makes updates smaller, what is rounded stays what it is."""
 
 COUNTED_FROM = 2
 """The first windows are not counted: ZeRO-3 learns the order of parameters in them, and engines agree on things."""
@@ -40,11 +40,23 @@ WAITED_WINDOWS = 3
 """Windows in which every collective is waited for, to see how long they take."""
 
 
-def tolerance_of(variant: Variant, spec: RunSpec) -> float:
-    """The largest error of a variant's parameters that its dtype explains."""
+def tolerance_of(variant: Variant, spec: RunSpec, rounding: float) -> float:
+    """The largest error of a variant's parameters that its dtype explains; `rounding` is that of `rounding_of`."""
     if dtype_of(variant, spec) != "fp32":
-        return HALF
-    return FP32_CLIPPED if spec.gradient_clipping else FP32
+        return HALF + rounding
+    return (FP32_CLIPPED if spec.gradient_clipping else FP32) + rounding
+
+
+def rounding_of(before: Mapping[str, Tensor] | None, after: Mapping[str, Tensor] | None) -> float:
+    """What storing parameters in fp32 adds to the error of an update: 2^-24 |after| / |after - before|.
+
+    That is little unless the update is small beside the parameters, as it is with a small learning rate.
+    """
+    if before is None or after is None:
+        return 0.0
+    size = math.sqrt(sum(float(value.square().sum()) for value in after.values()))
+    moved = math.sqrt(sum(value**2 for value in _distance(after, before).values()))
+    return 2.0**-24 * size / moved if moved else 0.0
 
 
 @dataclass(slots=True)
@@ -66,6 +78,9 @@ class _Truth:
 
     initial: Mapping[str, Tensor] | None = None
     now: Mapping[str, Tensor] | None = None
+    rounding: float = 0.0
+    """Of the first step, the smallest update."""
+
     sizes: Sequence[int] = ()
     """Elements of each parameter, once one variant has shown them."""
 
@@ -90,11 +105,11 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
     except BaseException:
         for item in runs:
             if log is not None:
-                log.result(_result(item, spec, status="unfinished"))
+                log.result(_result(item, spec, truth, status="unfinished"))
         raise
     for item in runs:
         if log is not None:
-            log.result(_result(item, spec, status="done"))
+            log.result(_result(item, spec, truth, status="done"))
         item.engine.close()
 
 
@@ -163,6 +178,8 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
                 log.model(sum(truth.sizes), _accelerator(ranks.device))
         if item.variant.engine == "single":
             truth.now = parameters
+            if step == 0:
+                truth.rounding = rounding_of(truth.initial, parameters)
         else:
             error_of_update = _compare(item, step, parameters, truth, context.spec)
     item.steps.append(
@@ -204,7 +221,7 @@ def _compare(item: _Run, step: int, parameters: Mapping[str, Tensor], truth: _Tr
     parts = {name: value / total for name, value in _distance(parameters, truth.now).items()}
     error = math.sqrt(sum(value**2 for value in parts.values()))
     # A number that is not one is past every tolerance.
-    if item.first_difference is None and not error <= tolerance_of(item.variant, spec):
+    if item.first_difference is None and not error <= tolerance_of(item.variant, spec, truth.rounding):
         furthest = max(parts, key=lambda name: math.inf if math.isnan(parts[name]) else parts[name])
         item.first_difference = ParameterDifference(step=step, parameter=furthest, error=parts[furthest])
     return error
@@ -258,7 +275,7 @@ def _beside_the_formula(counted: Communication, item: _Run, truth: _Truth, spec:
     return replace(counted, expected=expected)
 
 
-def _result(item: _Run, spec: RunSpec, *, status: str) -> VariantResult:
+def _result(item: _Run, spec: RunSpec, truth: _Truth, *, status: str) -> VariantResult:
     errors = [step.update_error for step in item.steps if step.update_error is not None]
     timed = item.times[min(spec.warmup, max(len(item.times) - 1, 0)) :]
     return VariantResult(
@@ -267,7 +284,7 @@ def _result(item: _Run, spec: RunSpec, *, status: str) -> VariantResult:
         parity=Parity(
             steps=tuple(item.steps),
             largest_error=max(errors) if errors else None,
-            tolerance=tolerance_of(item.variant, spec),
+            tolerance=tolerance_of(item.variant, spec, truth.rounding),
             first_difference=item.first_difference,
         ),
         communication=item.communication,

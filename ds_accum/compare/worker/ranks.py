@@ -17,16 +17,13 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from ds_accum.errors import DSAccumError, UsageError
+from ds_accum.compare.worker.stopping import OutOfStepError, one_sentence
+from ds_accum.errors import UsageError
 
-__all__ = ["OutOfStepError", "Ranks", "join"]
+__all__ = ["Ranks", "join"]
 
 MOMENT = 10.0
 """Seconds that a rank whose training failed waits for the others to say the same."""
-
-
-class OutOfStepError(DSAccumError):
-    """Some ranks failed where others went on: no collective would match any more, so the launch has to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +82,6 @@ class Ranks:
         dist.all_reduce(tensor, op=operation, group=self.control)
         result: list[float] = tensor.tolist()
         return result
-
-
-def one_sentence(error: BaseException) -> str:
-    """An error as it is shown to people: its kind, unless it is ours, and the first line of what it says."""
-    lines = str(error).strip().splitlines()
-    said = lines[0] if lines else "it says nothing"
-    return said if isinstance(error, DSAccumError) else f"{type(error).__name__}: {said}"
 
 
 def join(folder: Path, *, device: Literal["cpu", "cuda"], timeout_s: float, environment: Mapping[str, str]) -> Ranks:

@@ -30,6 +30,8 @@ class CausalTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
+        # As torch makes them, embeddings are so large that fp32 rounds much of a small update away.
+        nn.init.normal_(self.embedding.weight, std=0.1)
         self.positions = nn.Parameter(torch.randn(sequence_length, width) * 0.1)
         self.blocks = nn.ModuleList(Block(width, heads, attention_bias=attention_bias) for _ in range(layers))
         self.norm = nn.LayerNorm(width)

@@ -54,9 +54,12 @@ def test_an_interrupted_launch_leaves_the_steps_that_it_did(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
     found = wait_for(tmp_path, ranks, 60)
     assert 130 in found.codes and 0 not in found.codes
-    result = found.reported["ddp"]
-    assert result.status == "unfinished"
-    assert result.parity is not None and 2 <= len(result.parity.steps) < 50
+    # Another variant is first in every step, so one of them may have done one more.
+    steps = []
+    for result in found.reported.values():
+        assert result.status == "unfinished" and result.parity is not None
+        steps.append(len(result.parity.steps))
+    assert len(steps) == 2 and 1 <= min(steps) <= max(steps) < 50
 
 
 def test_killing_a_rank_ends_the_others(tmp_path: Path) -> None:

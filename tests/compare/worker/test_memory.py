@@ -40,7 +40,7 @@ def test_what_is_held_is_told_apart(tmp_path: Path, name: str) -> None:
     assert memory.optimizer_state == pytest.approx(state * SIZE, rel=0.01)
     # At its highest a process held at least these, and not what torch and DeepSpeed themselves take.
     held = memory.parameters + memory.gradients + memory.optimizer_state
-    assert 0.9 * held < memory.peak < 12 * SIZE
+    assert 0.9 * held < memory.peak < 24 * SIZE
 
 
 def test_zero_1_holds_a_part_of_the_gradients_and_of_the_state(tmp_path: Path) -> None:
