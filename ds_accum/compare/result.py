@@ -36,6 +36,8 @@ class StepResult:
     """One optimizer step of one variant."""
 
     step: int
+    """Counted from 1."""
+
     loss: float | None
     """Mean over all counted tokens of the global batch, before the update."""
 
@@ -52,6 +54,8 @@ class ParameterDifference:
     """Where a variant first leaves the truth by more than the tolerance: the parameter that is furthest off there."""
 
     step: int
+    """Counted from 1."""
+
     parameter: str
     error: float
 

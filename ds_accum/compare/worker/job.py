@@ -67,8 +67,8 @@ class EventLog:
         self._append({"event": "progress", "variant": variant, "done": done, "of": of})
 
     def result(self, result: VariantResult) -> None:
-        """What of a variant this launch measured; numbers that are not finite become null."""
-        value = json.loads(TypeAdapter(VariantResult).dump_json(result))
+        """What of a variant this launch measured; numbers that are not finite stay what they are."""
+        value = TypeAdapter(VariantResult).dump_python(result, mode="json")
         self._append({"event": "result", "variant": result.name, "result": value})
 
     def failed(self, variant: str, why: str) -> None:

@@ -184,7 +184,7 @@ def _train_one_step(item: _Run, step: int, context: Context, truth: _Truth, log:
             error_of_update = _compare(item, step, parameters, truth, context.spec)
     item.steps.append(
         StepResult(
-            step=step,
+            step=step + 1,
             loss=loss_sum / tokens if tokens else None,
             num_tokens=int(tokens),
             grad_norm=outcome.grad_norm,
@@ -223,7 +223,7 @@ def _compare(item: _Run, step: int, parameters: Mapping[str, Tensor], truth: _Tr
     # A number that is not one is past every tolerance.
     if item.first_difference is None and not error <= tolerance_of(item.variant, spec, truth.rounding):
         furthest = max(parts, key=lambda name: math.inf if math.isnan(parts[name]) else parts[name])
-        item.first_difference = ParameterDifference(step=step, parameter=furthest, error=parts[furthest])
+        item.first_difference = ParameterDifference(step=step + 1, parameter=furthest, error=parts[furthest])
     return error
 
 
