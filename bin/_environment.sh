@@ -119,7 +119,7 @@ stamp_of() { # part
   local metadata
   metadata=$(cat setup.py setup.cfg | cksum)
   case $1 in
-    package) echo "$metadata" ;;
+    package | report) echo "$metadata" ;;
     torch) echo "$DS_ACCUM_TORCH" ;;
     deepspeed | operators) echo "$DS_ACCUM_TORCH, $DS_ACCUM_DEEPSPEED" ;;
     tools) echo "$DS_ACCUM_TORCH, $DS_ACCUM_DEEPSPEED, $metadata" ;;
@@ -166,7 +166,7 @@ must_be_made_again() { # says why
 
 ensure_environment() { # profile: lint (no torch), engine (what trains) or full (every tool of the tests, too)
   local parts='package'
-  [ "$1" != engine ] || parts='package torch deepspeed'
+  [ "$1" != engine ] || parts='package torch deepspeed report'
   [ "$1" != full ] || parts='package torch deepspeed tools operators'
   section "environment: $environment"
   if [ -n "${DS_ACCUM_PYTHON:-}" ] && ! is_usable_python "$DS_ACCUM_PYTHON"; then
@@ -206,6 +206,7 @@ ensure_environment() { # profile: lint (no torch), engine (what trains) or full 
     part operators "DeepSpeed's operators, compiled for this CPU (minutes, once)" compile_operators
   else
     part package "ds-accum" pip_install --editable .
+    [ "$1" != engine ] || part report "what pages are drawn with" pip_install --editable '.[report]'
   fi
   rm -f "$state/unfinished"
 }
