@@ -301,6 +301,23 @@ def reducing_nothing(engine: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def ending_step(engine: Any) -> Iterator[None]:
+    """Around DeepSpeed's step: one that an error ends is over, also where DeepSpeed itself remembers that it began."""
+    try:
+        yield
+    except BaseException:
+        if hasattr(engine, "_running_engine_step"):
+            engine._running_engine_step = False
+        raise
+
+
+def backward_reaches(loss: torch.Tensor) -> bool:
+    """Whether the backward under way passes through a loss; True where torch does not say."""
+    executes = getattr(torch._C, "_will_engine_execute_node", None)
+    return True if executes is None or loss.grad_fn is None else bool(executes(loss.grad_fn))
+
+
 def start_of_backward(engine: Any) -> None:
     """Lets ZeRO-3 count a backward that no forward came before.
 

@@ -56,7 +56,7 @@ def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
     if not state.window.by_token:
         return _scalar(micro_batches, state.device)
     if state.declared is not None:
-        return (state.declared / state.divisor).clamp(min=1.0)
+        return state.declared.clamp(min=1.0) / state.divisor
     if needs_agreement(engine):
         agreement = state.agreement or Agreement(num_tokens, state.group)
         return agreement.constant(micro_batches=micro_batches)

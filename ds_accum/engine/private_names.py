@@ -55,6 +55,7 @@ def _each(owners: tuple[str, ...], name: str, why: str, *since_until: Version) -
 PRIVATE_NAMES: tuple[PrivateName, ...] = (
     # --- modules ---
     PrivateName("deepspeed.runtime.engine", "DeepSpeedEngine", "the class that the engine extends"),
+    PrivateName("deepspeed.constants", "default_pg_timeout", "the watchdog speaks before a process group fails"),
     PrivateName("deepspeed.runtime.pipe.engine", "PipelineEngine", "refused"),
     PrivateName("deepspeed.runtime.base_optimizer", "DeepSpeedOptimizer", "tells wrappers from torch's optimizers"),
     PrivateName("deepspeed.runtime.bf16_optimizer", "BF16_Optimizer", "which wrapper it is"),
@@ -93,6 +94,7 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
     PrivateName(_ENGINE, "gradient_average", "whether there is a divisor"),
     PrivateName(_ENGINE, "_is_gradient_accumulation_boundary", "set by flush, read by a guard"),
     PrivateName(_ENGINE, "_running_engine_backward", "tells loss.backward() from engine.backward()"),
+    PrivateName(_ENGINE, "_running_engine_step", "reset where an error ends a step", (0, 19, 4)),
     PrivateName(_ENGINE, "_manual_backward_expected", "says that a bare loss is scaled"),
     PrivateName(_ENGINE, "_support_torch_style_backward", "refuses scale() where only engine.backward() works"),
     PrivateName(_ENGINE, "_global_grad_norm", "the norm, which a plain optimizer leaves out"),

@@ -22,6 +22,7 @@ from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.step_log import StepLog
 from ds_accum.engine.totals import Gathering, WindowTotals
 from ds_accum.engine.window import AccumulationWindow
+from ds_accum.errors import AccumulationError
 
 __all__ = ["EngineState"]
 
@@ -112,6 +113,12 @@ class EngineState:
     """Open while a step is taken: whatever is entered makes the optimizer skip it."""
 
     skip_reason: SkipReason | None = None
+    told_skips: set[str] = field(default_factory=set)
+    """Reasons for skipped steps that were told on stderr."""
+
+    late_error: AccumulationError | None = None
+    """An error about a step, raised once DeepSpeed has finished with it."""
+
     failure: BaseException | None = None
     """What ended a backward of this window early, so that its gradients are incomplete."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering, WindowTotals
-from ds_accum.errors import AccumulationError, EmptyWindowError, NonFiniteLossError
+from ds_accum.errors import AccumulationError, CountError, EmptyWindowError, MisuseError, NonFiniteLossError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
@@ -34,10 +36,10 @@ __all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
     """The window's totals over all ranks, gathered now unless they are under way; every rank has to ask."""
     state = engine._accumulation
+    micro_batches = len(state.window.micro_batches)
+    if state.gathering is None or state.gathering.micro_batches != micro_batches:
+        state.gathering, state.totals = Gathering(state.window.record(), state.group, micro_batches), None
     if state.totals is None:
-        micro_batches = len(state.window.micro_batches)
-        if state.gathering is None or state.gathering.micro_batches != micro_batches:
-            state.gathering = Gathering(state.window.record(), state.group, micro_batches)
         state.totals = state.gathering.wait()
     return state.totals
 
@@ -45,8 +47,8 @@ def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
 def late_factor(engine: TokenWeightedEngine) -> float:
     """c = divisor x D / T; 1.0 for a window that will be skipped."""
     state, totals = engine._accumulation, totals_of(engine)
-    weight = totals.num_tokens if state.window.by_token else totals.micro_batches
-    if not weight:
+    weight = totals.tokens if state.window.by_token else totals.micro_batches
+    if not weight > 0:
         return 1.0
     factor = state.divisor * totals.constant / weight
     # A declared total is divided by the divisor and multiplied by it again, which may round.
@@ -58,7 +60,7 @@ def ranks_over_factor(engine: TokenWeightedEngine, group: Any, ranks: float | No
     if ranks is None:
         ranks = comm.get_world_size(group=group)
     state = engine._accumulation
-    if not state.carrier.at_reduction or not state.window.is_open:
+    if not state.carrier.at_reduction or (not state.window.is_open and state.totals is None):
         return ranks
     factor = late_factor(engine)
     return ranks if factor == 1.0 else ranks / factor
@@ -83,7 +85,13 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
             remedy="start again from the last checkpoint",
         ) from state.failure
+    if state.scaled:
+        raise AccumulationError(
+            "a loss that engine.scale returned was never propagated back, but its tokens are in the window",
+            remedy="call .backward() on it, or leave engine.scale out",
+        )
     totals = totals_of(engine)
+    _check_counts(engine, totals)
     check_evenness(engine, totals)
     check_loss_scale(engine)
     check_gradients_are_left(engine)
@@ -92,7 +100,8 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
-    with ExitStack() as state.skipping, inside_step(state):
+    with _skippable(state), inside_step(state):
+        assert state.skipping is not None
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
             if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
@@ -102,14 +111,16 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         yield
         private.drop_what_is_left(engine.optimizer)
         overflow = bool(getattr(engine.optimizer, "overflow", False))
-    state.skipping = None
     reason = state.skip_reason
     if reason is None and overflow:
         reason = "overflow" if engine.fp16_enabled() else "non-finite gradient"
     # Read by DeepSpeed before a carrier could put it right.
     engine._global_grad_norm = private.norm_after_step(engine, overflow=overflow)
     if reason is None:
-        check_order(engine)
+        try:
+            check_order(engine)
+        except MisuseError as error:
+            state.late_error = error
     state.report = _report(engine, totals, reason, learning_rate)
     state.misuses.clear()
     publish(engine, state.report)
@@ -123,7 +134,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     )
     state.finished = time.perf_counter()
     state.start_window()
-    _raise_if_asked(engine, reason)
+    state.late_error = state.late_error or _error_asked_for(engine, reason)
 
 
 def clip_plain_gradients(engine: TokenWeightedEngine) -> None:
@@ -153,6 +164,7 @@ def stop_coalescing(engine: TokenWeightedEngine) -> None:
     coalescing, state.coalescing = state.coalescing, None
     if coalescing is not None:
         coalescing.close()
+        state.fingerprint = None  # the gradients have left the parameters
 
 
 def flush(engine: TokenWeightedEngine) -> bool:
@@ -160,7 +172,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
     state = engine._accumulation
     totals = totals_of(engine)
     if not totals.micro_batches:
-        state.gathering = state.totals = None
+        state.gathering = state.totals = state.agreement = state.declared = None
         return False
     check_evenness(engine, totals)
     if state.coalescing is None and private.manages_accumulation(engine):
@@ -172,18 +184,19 @@ def flush(engine: TokenWeightedEngine) -> bool:
             stop_coalescing(engine)
             # DeepSpeed puts back what it was at the window's first micro-batch.
             engine._is_gradient_accumulation_boundary = True
-        elif private.manages_accumulation(engine):
+        elif private.manages_accumulation(engine) and not state.reduced:
             private.finish_reduction(engine)
         engine.step()
     finally:
         engine._is_gradient_accumulation_boundary = boundary
-    private.begin_at_a_boundary(engine)
+        if not state.window.is_open:
+            private.begin_at_a_boundary(engine)
     return True
 
 
 def _check_declared(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     state = engine._accumulation
-    if state.declared is None or not state.window.is_open:
+    if state.declared is None:
         return
     declared = round(totals.constant * state.divisor)
     if declared == max(totals.num_tokens or 0, 1):
@@ -191,23 +204,54 @@ def _check_declared(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     fact = f"begin_window declared {declared} tokens over all ranks, but {totals.num_tokens} came"
     if state.needs_look_ahead:
         raise AccumulationError(fact, remedy="declare what the window's micro-batches really count, on every rank")
-    import warnings
-
     warnings.warn(f"{fact}; the step is exact all the same", RuntimeWarning, stacklevel=2)
 
 
-def _raise_if_asked(engine: TokenWeightedEngine, reason: SkipReason | None) -> None:
-    settings = engine._accumulation.settings
-    if reason == "no counted token" and settings.on_empty_window == "raise":
-        raise EmptyWindowError(
+def _check_counts(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
+    """Of counts that are on a device, nothing is known before they are gathered: then on all ranks alike."""
+    if engine._accumulation.window.by_token and not (totals.smallest >= 0 and math.isfinite(totals.tokens)):
+        raise CountError(
+            f"the token counts of step {engine.global_steps + 1} add up to {totals.tokens:g}, the smallest being "
+            f"{totals.smallest:g}",
+            remedy="pass how many tokens each loss counts: a finite number, 0 or more",
+        )
+
+
+def _error_asked_for(engine: TokenWeightedEngine, reason: SkipReason | None) -> AccumulationError | None:
+    """The error that the config wants for a skipped step. Where it wants none, the first one is told on stderr."""
+    state = engine._accumulation
+    error: AccumulationError
+    if reason == "no counted token":
+        error = EmptyWindowError(
             "no rank has a counted token in the whole window, so the step was skipped",
             remedy='look at the labels, or set ds_accum.on_empty_window to "skip"',
         )
-    if reason == "non-finite loss" and settings.on_nonfinite == "raise":
-        raise NonFiniteLossError(
+        asked = state.settings.on_empty_window == "raise"
+    elif reason == "non-finite loss":
+        error = NonFiniteLossError(
             "a loss of the window is infinite or not a number, so the step was skipped on every rank",
             remedy="if it is a mean over no token, divide by at least 1 (clamp the denominator)",
         )
+        asked = state.settings.on_nonfinite == "raise"
+    else:
+        return None
+    if asked:
+        return error
+    if reason not in state.told_skips and engine.global_rank == 0:
+        sys.stderr.write(f"ds-accum: step {engine.global_steps}: {error}\n")
+    state.told_skips.add(reason)
+    return None
+
+
+@contextmanager
+def _skippable(state: EngineState) -> Iterator[None]:
+    """Around a step that may turn out to be skipped while it is taken."""
+    with ExitStack() as state.skipping:
+        try:
+            yield
+        finally:
+            state.skipping.close()
+            state.skipping = None
 
 
 @contextmanager
@@ -235,18 +279,22 @@ def _report(
     state = engine._accumulation
     norm = None if state.skip_reason in ("non-finite loss", "no counted token") else _norm(engine)
     clipping = float(engine.gradient_clipping())
-    weight = totals.num_tokens or (0 if state.window.by_token else totals.micro_batches)
-    tokens = [rank.num_tokens for rank in totals.per_rank or () if rank.num_tokens is not None]
+    weight = totals.micro_batches if totals.num_tokens is None else totals.tokens
+    tokens = {rank: own.num_tokens for rank, own in enumerate(totals.per_rank or ()) if own.num_tokens is not None}
+    fewest, most = (
+        (min(tokens, key=tokens.__getitem__), max(tokens, key=tokens.__getitem__)) if tokens else (None, None)
+    )
     return StepReport(
         step=engine.global_steps,
         micro_batches=len(state.window.micro_batches),
         ranks=comm.get_world_size(state.group),
         num_tokens=totals.num_tokens,
-        min_rank_tokens=min(tokens, default=None),
-        min_rank=tokens.index(min(tokens)) if tokens else None,
-        max_rank_tokens=max(tokens, default=None),
-        max_rank=tokens.index(max(tokens)) if tokens else None,
-        loss=totals.loss_sum / weight if weight else None,
+        min_rank_tokens=None if fewest is None else tokens[fewest],
+        min_rank=fewest,
+        max_rank_tokens=None if most is None else tokens[most],
+        max_rank=most,
+        # Counts that are known on some ranks or for some micro-batches alone make sums of unlike things.
+        loss=totals.loss_sum / weight if weight and not (totals.num_tokens is None and tokens) else None,
         grad_norm=norm,
         clip_coefficient=min(1.0, clipping / (norm + 1e-6)) if norm is not None and clipping > 0 else None,
         learning_rate=learning_rate,

@@ -68,6 +68,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def _forward_in_training(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self._accumulation
+        if state.bare_seed is not None:
+            state.failure = state.failure or AccumulationError("a loss.backward() did not come to its end")
+            state.bare_seed = None
         pending = state.counter.count(inputs, kwargs)
         if pending.num_tokens is not None and state.agreement is None and opening.needs_agreement(self):
             # On its way while the forward computes.
@@ -178,11 +181,14 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def _step(self, *arguments: Any, **options: Any) -> Any:
         state = self._accumulation
-        if state.coalescing is not None:
-            # Between micro-batches, inside DeepSpeed's own context, which refuses any call of its step.
-            with overriding(self, inside_no_sync_ctxt=False):
-                return super().step(*arguments, **options)
-        return super().step(*arguments, **options)
+        # Between micro-batches of a coalesced window: DeepSpeed's own context refuses any call of its step.
+        inside = {"inside_no_sync_ctxt": False} if state.coalescing is not None else {}
+        with private.ending_step(self), overriding(self, **inside):
+            result = super().step(*arguments, **options)
+        error, state.late_error = state.late_error, None
+        if error is not None:
+            raise error
+        return result
 
     def save_checkpoint(
         self, save_dir: str, tag: Any = None, client_state: Any = None, save_latest: bool = True, **options: Any
@@ -336,7 +342,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 num_tokens=count,
                 denominator=denominator,
                 loss=loss.detach().to(torch.float64).reshape(()),
-                zero_if_empty=is_sum or zero_if_empty(loss),
+                # A sum over no token is 0: one that is not finite is never harmless.
+                zero_if_empty=not is_sum and zero_if_empty(loss),
             )
         )
 
@@ -352,6 +359,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if pending is None or pending.loss is None:
             state.pending.required()
             raise AssertionError("a count without its loss was taken")
+        if not private.backward_reaches(pending.loss):
+            raise CountError(
+                "loss.backward() was called on something else than the loss in the model's output",
+                remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
+            )
         if pending.loss.dtype in (torch.float16, torch.bfloat16):
             state.half.warn(pending.loss.dtype)
         return self._take_in(pending.loss, None)

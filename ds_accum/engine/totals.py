@@ -42,6 +42,9 @@ _MOST_RANKS_GATHERED = 1024
 class WindowTotals:
     """The window over all ranks of the group that gradients are reduced over; the same on each of them."""
 
+    tokens: float
+    """Counted tokens as they were added up: not whole where a counter weighs tokens, NaN where one is not known."""
+
     num_tokens: int | None
     """Counted tokens; None where a micro-batch's count is not known, which only `micro_batch` allows."""
 
@@ -74,6 +77,7 @@ class WindowTotals:
         """Adds up one record a rank."""
         columns = dict(zip(RECORD_FIELDS, zip(*records, strict=True), strict=True))
         return cls(
+            tokens=sum(columns["num_tokens"]),
             num_tokens=_whole(sum(columns["num_tokens"])),
             loss_sum=sum(columns["loss_sum"]),
             micro_batches=round(sum(columns["micro_batches"])),
@@ -142,6 +146,7 @@ class Gathering:
         both = torch.cat((self._gathered[:4], self._extremes)).tolist()
         num_tokens, loss_sum, micro_batches, nonfinite, smallest_filled, smallest, largest, constant = both
         return WindowTotals(
+            tokens=num_tokens,
             num_tokens=_whole(num_tokens),
             loss_sum=loss_sum,
             micro_batches=round(micro_batches),

@@ -42,6 +42,13 @@ class MicroBatch:
     zero_if_empty: bool
     """Whether the gradient of a mean over no token is known to be zero, as torch's cross entropy has it."""
 
+    @property
+    def is_harmless(self) -> Tensor:
+        """Whether it is a mean over no token with a zero gradient: a boolean scalar on the device, made there."""
+        if self.zero_if_empty:
+            return self.num_tokens == 0
+        return torch.zeros_like(self.num_tokens, dtype=torch.bool)
+
 
 @dataclass(slots=True)
 class AccumulationWindow:
@@ -88,13 +95,14 @@ class AccumulationWindow:
         counts = torch.stack([micro_batch.num_tokens for micro_batch in self.micro_batches])
         losses = torch.stack([micro_batch.loss for micro_batch in self.micro_batches])
         denominators = torch.stack([micro_batch.denominator for micro_batch in self.micro_batches])
-        zero_if_empty = torch.tensor([m.zero_if_empty for m in self.micro_batches], device=self.device)
         empty = counts == 0
         # A mean over nothing is NaN, and says nothing: what counts is whether its gradient is zero.
-        nonfinite = ~torch.isfinite(losses) & ~(empty & zero_if_empty)
+        nonfinite = ~torch.isfinite(losses) & ~torch.stack(
+            [micro_batch.is_harmless for micro_batch in self.micro_batches]
+        )
         fields = (
             counts.sum(),
-            torch.where(empty, 0.0, losses * denominators.nan_to_num(nan=1.0)).sum(),
+            torch.where(empty, 0.0, torch.where(counts.isnan(), losses, losses * denominators)).sum(),
             counts.new_full((), float(len(self.micro_batches))),
             nonfinite.sum(dtype=torch.float64),
             torch.where(empty, torch.inf, counts).amin(),

@@ -141,7 +141,7 @@ def test_a_terminal_gets_its_own_width_and_colour_unless_it_wants_none(log: Path
         (None, "can't read steps.jsonl: no such file or directory"),
         ("", "there is no step in steps.jsonl"),
         ("step,loss\n1,2\n", "steps.jsonl:1: not JSON: expecting value, in step,loss"),
-        ('{"train_batch_size": 8}\n', "steps.jsonl:1: this line lacks step, num_tokens, "),
+        ('{"train_batch_size": 8}\n', "steps.jsonl:1: this line lacks step, ranks, num_tokens, "),
         (as_json_line(report(1)) + "\n[]\n", "steps.jsonl:2: expected an object, found []"),
         ("\x1b[31m\n", r"steps.jsonl:1: not JSON: expecting value, in \x1b[31m"),
     ],

@@ -19,6 +19,7 @@ ENGINES, OPTIMIZERS = {"engine"}, {"optimizer", "_optimizer", "basic", "holder"}
 
 # Names that are no private matter of DeepSpeed's.
 OF_TORCH = {
+    "_C": "torch, asked whether a backward reaches a node",
     "_version": "torch.Tensor, whose in-place writes it counts",
     "_get_default_store": "torch.distributed.distributed_c10d",
     "param_groups": "torch.optim.Optimizer",

@@ -32,11 +32,16 @@ Fingerprint = tuple[list[tuple[int, int] | None], Tensor | None]
 def fingerprint(engine: TokenWeightedEngine) -> Fingerprint | None:
     """What the gradients look like now; None where the parameters hold none."""
     state = engine._accumulation
-    if state.keeps_no_gradients:
+    if state.keeps_no_gradients and not _holds_back(engine):
         return None
     gradients = [parameter.grad for parameter in state.parameters]
     marks = [None if gradient is None else (id(gradient), gradient._version) for gradient in gradients]
     return marks, _elements(gradients) if state.settings.check == "thorough" else None
+
+
+def _holds_back(engine: TokenWeightedEngine) -> bool:
+    """Whether gradients stay on the parameters until a reduction at the boundary."""
+    return engine._accumulation.coalescing is not None or bool(engine.inside_no_sync_ctxt)
 
 
 def renew_fingerprint(engine: TokenWeightedEngine) -> None:

@@ -20,6 +20,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ds_accum.config.block import DSAccumBlock
+
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
@@ -148,7 +150,7 @@ class Watchdog:
                 self._tell(gone)
             else:
                 time.sleep(_BEAT_S / 2)
-        lines = self._told or ["  every rank still answers"]
+        lines = self._told or self._whereabouts_if_known()
         _say(f"rank {self._rank} lost its peers ({error}); of the others:", *lines)
 
     def _tell(self, lines: list[str]) -> None:
@@ -210,12 +212,21 @@ def watch_hangs(engine: TokenWeightedEngine) -> Watchdog | None:
         store,
         rank=distributed.get_rank(),
         ranks=distributed.get_world_size(),
-        timeout_s=engine._accumulation.settings.timeout_s,
+        timeout_s=_limit_s(engine._accumulation.settings),
         key=f"ds_accum/{next(_numbers)}",
     )
     watchdog.start()
     weakref.finalize(engine, watchdog.stop)
     return watchdog
+
+
+def _limit_s(settings: DSAccumBlock) -> float:
+    """`timeout_s`; where the config does not give it, less than DeepSpeed's process groups wait before they fail."""
+    from deepspeed.constants import default_pg_timeout
+
+    if "timeout_s" in settings.model_fields_set:
+        return settings.timeout_s
+    return min(settings.timeout_s, 0.9 * float(default_pg_timeout.total_seconds()))
 
 
 def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> AbstractContextManager[None]:

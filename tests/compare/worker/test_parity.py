@@ -105,7 +105,7 @@ def test_the_parameter_that_is_wrong_is_named() -> None:
     # Half of one of eight equal moves.
     assert error == pytest.approx(0.5 / 8**0.5)
     assert run.first_difference is not None
-    assert (run.first_difference.step, run.first_difference.parameter) == (1, "b")
+    assert (run.first_difference.step, run.first_difference.parameter) == (2, "b")
     nothing = {**right, "a": right["a"] * float("nan")}
     other = parity._Run(variant=TOKEN[0], engine=None)  # type: ignore[arg-type]
     parity._compare(other, 0, nothing, truth, spec_of(TOKEN[0]))
