@@ -313,9 +313,15 @@ def ending_step(engine: Any) -> Iterator[None]:
 
 
 def backward_reaches(loss: torch.Tensor) -> bool:
-    """Whether the backward under way passes through a loss; True where torch does not say."""
+    """Whether the backward under way passes through a loss; True where torch does not say, or may not know.
+
+    torch does not count the node that a backward begins at: then those below it are executed.
+    """
     executes = getattr(torch._C, "_will_engine_execute_node", None)
-    return True if executes is None or loss.grad_fn is None else bool(executes(loss.grad_fn))
+    if executes is None or loss.grad_fn is None:
+        return True
+    nodes = [loss.grad_fn, *(node for node, _ in loss.grad_fn.next_functions if node is not None)]
+    return any(executes(node) for node in nodes)
 
 
 def start_of_backward(engine: Any) -> None:

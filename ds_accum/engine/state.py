@@ -80,6 +80,9 @@ class EngineState:
     bare_seed: Tensor | None = None
     """The seed of a `loss.backward()` under way that no call of the engine announced."""
 
+    bare_seeded: bool = False
+    """Whether it has reached the loss that the seed is for."""
+
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 

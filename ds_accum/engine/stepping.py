@@ -81,6 +81,8 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
     """Around DeepSpeed's own model step: carries the late factor or skips, then reports and begins a new window."""
     state = engine._accumulation
     if state.failure is not None:
+        if isinstance(state.failure, AccumulationError):
+            raise state.failure
         raise AccumulationError(
             f"a backward of this window ended with {type(state.failure).__name__}, so its gradients are incomplete",
             remedy="start again from the last checkpoint",

@@ -271,7 +271,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state.events.add("backward")
         super()._backward_epilogue()
         end_bare_backward(self)
-        state.scaled, state.bare_seed = False, None
+        if state.bare_seed is not None and not state.bare_seeded:
+            state.failure = _not_the_loss()
+        state.scaled, state.bare_seed, state.bare_seeded = False, None, False
         state.fingerprint = fingerprint(self)
         if self.inside_no_sync_ctxt and state.coalescing is None:
             state.unsynchronized += 1
@@ -360,10 +362,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.pending.required()
             raise AssertionError("a count without its loss was taken")
         if not private.backward_reaches(pending.loss):
-            raise CountError(
-                "loss.backward() was called on something else than the loss in the model's output",
-                remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
-            )
+            raise _not_the_loss()
         if pending.loss.dtype in (torch.float16, torch.bfloat16):
             state.half.warn(pending.loss.dtype)
         return self._take_in(pending.loss, None)
@@ -373,6 +372,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         seed = self._accumulation.bare_seed
         if seed is None or self._running_engine_backward:
             return gradient
+        self._accumulation.bare_seeded = True
         return gradient * seed.to(gradient.dtype)
 
     def _gather_before_the_last_backward(self) -> None:
@@ -408,3 +408,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
+
+
+def _not_the_loss() -> CountError:
+    return CountError(
+        "loss.backward() was called on something else than the loss in the model's output",
+        remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
+    )
