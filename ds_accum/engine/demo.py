@@ -8,6 +8,7 @@ parameters are from where the exact answer has them.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import sys
@@ -120,6 +121,7 @@ def run_rank(rank: int, port: int, result: str) -> None:
 
     import ds_accum
 
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it writes to stdout, between the lines of the demo
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
     engines = {"stock DeepSpeed": build_engine(deepspeed.initialize), "ds-accum": build_engine(ds_accum.initialize)}
     start = parameters_of(fresh_model())
