@@ -176,7 +176,7 @@ def _module(file: Path) -> ModuleType:
 
 def _hugging_face(workload: Workload) -> Training:
     try:
-        from transformers import AutoConfig, AutoModelForCausalLM  # type: ignore[import-not-found,unused-ignore]
+        from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError as error:
         raise UsageError(
             "a Hugging Face workload needs transformers, which can't be imported here",
