@@ -14,9 +14,9 @@ In 16 bits, with h = q = k, f = 4 h, dropout and no flash attention this is the 
 s b h (34 + 5 a s/h) (and with t its equations 2 and 4), and "selective" its equation 6, 34 s b h/t: the core is
 repeated. "full" keeps a layer's input and repeats the layer.
 
-The backward of a layer has gradients of these tensors beside them: of those between the MLP's matrices while all of
-the layer is still there, or of the scores, 2 e n s heads/t, when the MLP is done. The larger is a line of its own that
-the paper leaves out.
+The backward of a layer has gradients of these tensors beside them, a line of its own that the paper leaves out: of
+those between the MLP's matrices, while all of the layer is still there and so is the gradient of the largest matrix; or
+of the scores before and after softmax or dropout, 2 e n s heads/t, when the MLP and that matrix are done. The larger counts.
 
 Plain PyTorch, as in transformers, keeps more (`fused_kernels=False`): an RMSNorm its input in float32 and what it is
 scaled to, a gated MLP one f more, and without flash attention softmax a result in float32 and each head a key and a
@@ -88,10 +88,19 @@ def layer_activations(
 
 
 def activation_lines(
-    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, stage: Stage, in_flight: int
+    shape: ModelShape,
+    layout: ParallelLayout,
+    training: TrainingSetup,
+    stage: Stage,
+    *,
+    in_flight: int,
+    largest_bytes: int,
 ) -> Iterator[Line]:
-    """The activations of all forwards in flight, and of what is repeated at the moment."""
-    kept = of_a_forward = 0
+    """The activations of all forwards in flight, and of the layer whose backward runs.
+
+    `largest_bytes` is the size of the largest parameter tensor's gradient.
+    """
+    of_a_forward = 0
     repeated = 0
     for has_experts in (False, True):
         layers = stage.layers.count(has_experts)
@@ -123,7 +132,9 @@ def activation_lines(
             moments=("activations",),
         )
     going_back = max(
-        _gradients(layer_activations(shape, layout, training, has_experts=has_experts), shape, layout, training)
+        _gradients(
+            layer_activations(shape, layout, training, has_experts=has_experts), largest_bytes, shape, layout, training
+        )
         for has_experts in set(stage.layers)
     )
     yield make_line(
@@ -131,7 +142,7 @@ def activation_lines(
         "gradients inside one layer's backward",
         going_back,
         "one layer",
-        "the size of what they are gradients of",
+        "the sizes of what they are gradients of",
         moments=("activations",),
     )
     if stage.has_embedding and training.dropout:
@@ -161,13 +172,16 @@ def _repeated(each: LayerActivations, training: TrainingSetup) -> int:
     return {"none": 0, "selective": each.core, "full": each.total - each.layer_input}[training.recompute]
 
 
-def _gradients(each: LayerActivations, shape: ModelShape, layout: ParallelLayout, training: TrainingSetup) -> int:
-    """The most that one layer's backward adds to what its forward left."""
+def _gradients(
+    each: LayerActivations, largest_bytes: int, shape: ModelShape, layout: ParallelLayout, training: TrainingSetup
+) -> int:
+    """The most that one layer's backward adds to what its forward left and to the largest matrix's gradient."""
     if training.flash_attention:
         return each.mlp
     heads = -(-shape.num_attention_heads // layout.tensor_parallel_size)
     scores = training.element_bytes * tokens_per_rank(layout, training) * training.sequence_length * heads
-    return max(each.mlp, 2 * scores - each.mlp)
+    gone = each.mlp + each.norms // 2 + each.dropout // 2 + (largest_bytes if training.zero_stage >= 2 else 0)
+    return max(each.mlp, 2 * scores - gone)
 
 
 def _sequence_split(values: int, ranks: int, training: TrainingSetup) -> int:

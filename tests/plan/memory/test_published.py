@@ -13,7 +13,8 @@ from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.shapes import read_shape
 from ds_accum.plan.training import TrainingSetup
 
-A100_BYTES = 80 * 1024**3
+# What a process sees of an A100 of 80 GB, the driver's part taken off.
+A100_BYTES = int(79.15 * 1024**3)
 
 
 def training(**given: Any) -> TrainingSetup:
@@ -108,7 +109,7 @@ def test_the_530b_model_fits_by_the_state_that_more_ranks_share() -> None:
     """What 80 more GPUs take off each is a part of 16 bytes a parameter, and the margin on it."""
     less = of_530b(560).peak_bytes - of_530b(640).peak_bytes
     parameters = read_shape("megatron-530b").parameters
-    assert less == pytest.approx(1.02 * 16 * parameters * (1 / 560 - 1 / 640), rel=0.001)
+    assert less == pytest.approx(1.05 * 16 * parameters * (1 / 560 - 1 / 640), rel=0.001)
 
 
 # ------------------------------------------------------------------- Megatron-LM's report_theoretical_memory
