@@ -16,7 +16,8 @@ repeated. "full" keeps a layer's input and repeats the layer.
 
 The backward of a layer has gradients of these tensors beside them, a line of its own that the paper leaves out: of
 those between the MLP's matrices, while all of the layer is still there and so is the gradient of the largest matrix; or
-of the scores before and after softmax or dropout, 2 e n s heads/t, when the MLP and that matrix are done. The larger counts.
+of the scores before and after softmax or dropout, 2 e n s heads/t, when the MLP and that matrix are done. The larger
+counts.
 
 Plain PyTorch, as in transformers, keeps more (`fused_kernels=False`): an RMSNorm its input in float32 and what it is
 scaled to, a gated MLP one f more, and without flash attention softmax a result in float32 and each head a key and a
