@@ -1,1 +1,1 @@
-"""Estimates before a launch, in the standard library alone: what a step moves, holds and takes, each with its formula."""
+"""Estimates before a launch: what a layout needs, what it costs and what it leaves idle. Standard library only."""
