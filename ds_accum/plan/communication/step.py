@@ -75,12 +75,12 @@ def step_communication(
     """
     if pipeline_stage is not None:
         return _of_stage(shape, layout, training, pipeline_stage, coalesced=coalesced)
-    # The ends hold the embedding and the output, the middle sends both ways: between them no other sends more, since
-    # the first stages have the most layers.
     last = layout.pipeline_parallel_size - 1
-    candidates = [
-        _of_stage(shape, layout, training, stage, coalesced=coalesced) for stage in sorted({0, min(1, last), last})
-    ]
+    # The ends hold the embedding and the output, and what is between them sends both ways. Unless somebody chose the
+    # layers, or some have experts, no stage between sends more than the first of these, which has the most layers.
+    alike = training.layers_per_stage is None and shape.num_expert_layers in (0, shape.num_layers)
+    stages = sorted({0, min(1, last), last}) if alike else range(last + 1)
+    candidates = [_of_stage(shape, layout, training, stage, coalesced=coalesced) for stage in stages]
     return max(candidates, key=lambda candidate: candidate.sent_bytes)
 
 
