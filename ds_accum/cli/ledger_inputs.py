@@ -114,7 +114,7 @@ def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
     """What the root keys of a config say about stage, dtypes, reduction and scheduler; what is malformed says nothing,
     since `ds-accum lint` says it better."""
     zero, block, scheduler = (_block(values, key) for key in ("zero_optimization", "ds_accum", "scheduler"))
-    stage = zero.get("stage", 0 if "zero_optimization" in values or values else None)
+    stage = zero.get("stage", 0) if values else None
     dtype: Dtype | None = None
     for key, name in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")):
         if dtype is None and _block(values, key).get("enabled") is True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ds_accum.batch.wording import LONGEST_SHOWN_BITS, show
 
-__all__ = ["digits", "times"]
+__all__ = ["counted", "digits", "times"]
 
 
 def digits(number: int) -> str:
@@ -15,3 +15,8 @@ def digits(number: int) -> str:
 def times(number: int) -> str:
     """How often: never, once, 4 times."""
     return {0: "never", 1: "once"}.get(number, f"{digits(number)} times")
+
+
+def counted(number: int, thing: str) -> str:
+    """1 sample, 2 samples."""
+    return f"{digits(number)} {thing}{'' if number == 1 else 's'}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ds_accum.plan.communication import replica_size
-from ds_accum.plan.reports.exact import digits
+from ds_accum.plan.reports.exact import counted, digits
 from ds_accum.plan.splits import SplitAccount, place_of
 from ds_accum.reporting import Section, Table, bytes_text, plain
 
@@ -14,10 +13,12 @@ __all__ = ["split_json", "split_sections"]
 
 
 def split_sections(splits: Sequence[SplitAccount]) -> list[Section]:
-    """Two or three sections: what is equal, what differs, and memory and bytes where the model is known."""
+    """What is equal, what differs, and bytes and memory where enough is known of the model."""
     sections = [_equal(splits), _different(splits)]
-    if any(split.account.model is not None for split in splits):
-        sections.append(_sizes(splits))
+    if all(split.account.model is not None for split in splits):
+        sections.append(_bytes(splits))
+    if all(split.memory is not None for split in splits):
+        sections.append(_memory(splits))
     return sections
 
 
@@ -51,7 +52,7 @@ def _equal(splits: Sequence[SplitAccount]) -> Section:
     if account.tokens_per_step is not None:
         said += f", {digits(account.tokens_per_step)} tokens"
     said += (
-        ", in the same step with the same sampler and seed: optimizer steps, learning rate and samples seen agree. The"
+        ", in the same step of an epoch with the same sampler and seed: optimizer steps, learning rate and samples seen agree. The"
         " mean gradient agrees too, but for rounding, where every micro-batch counts as many tokens; else only a"
         " token-weighted engine gives one gradient for all splits (`ds_accum.initialize`)."
     )
@@ -102,8 +103,8 @@ def _about_differences(splits: Sequence[SplitAccount]) -> Iterator[str]:
     epochs = [(split, split.epoch) for split in splits if split.epoch is not None]
     if len({(epoch.micro_batches, epoch.left_over_micro_batches, epoch.repeated_samples) for _, epoch in epochs}) > 1:
         said = [
-            f"{digits(epoch.steps)} steps, {digits(epoch.left_over_micro_batches)} micro-batches left over and"
-            f" {digits(epoch.repeated_samples)} samples dealt twice in {split_name(split)}"
+            f"{counted(epoch.steps, 'step')}, {counted(epoch.left_over_micro_batches, 'micro-batch')} left over and"
+            f" {counted(epoch.repeated_samples, 'sample')} dealt twice in {split_name(split)}"
             for split, epoch in epochs[:4]
         ]
         yield f"The end of an epoch differs: {'; '.join(said)}."
@@ -117,26 +118,31 @@ def _first(split: SplitAccount) -> str:
     return f"{', '.join(map(digits, samples[:3]))}, ... {digits(last)}"
 
 
-def _sizes(splits: Sequence[SplitAccount]) -> Section:
-    with_memory = all(split.memory is not None for split in splits)
-    rows = []
-    for split in splits:
-        row = [split_name(split)]
-        row += [bytes_text(stage.sent_bytes) for stage in split.account.stages]
-        if with_memory:
-            row += [bytes_text(estimate.peak_bytes) for estimate in split.memory or ()]
-        rows.append(tuple(row))
-    headings = ["split", *(f"sent, {stage}" for stage in range(4))]
-    headings += [f"memory, {stage}" for stage in range(4)] if with_memory else []
-    ranks = {replica_size(split.account.layout) for split in splits}
-    note = "By ZeRO stage: what a rank sends for gradients and parameters in a step"
-    note += ", and the memory that it needs at its fullest moment" if with_memory else ""
-    if len(ranks) > 1:
-        note += "; more ranks send more together and shard finer"
-    return Section(
-        title="Bytes and memory of a rank" if with_memory else "Bytes of a rank",
-        table=Table(headings=tuple(headings), rows=tuple(rows), note=f"{note}."),
+def _bytes(splits: Sequence[SplitAccount]) -> Section:
+    rows = tuple(
+        (split_name(split), *(bytes_text(stage.sent_bytes) for stage in split.account.stages)) for split in splits
     )
+    return Section(
+        title="Bytes that a rank sends in a step for gradients and parameters",
+        table=Table(headings=("split", *_STAGES), rows=rows),
+    )
+
+
+def _memory(splits: Sequence[SplitAccount]) -> Section:
+    rows = tuple(
+        (split_name(split), *(bytes_text(estimate.peak_bytes) for estimate in split.memory or ())) for split in splits
+    )
+    return Section(
+        title="Memory of a rank at its fullest moment",
+        table=Table(headings=("split", *_STAGES), rows=rows, note=_ABOUT_MEMORY),
+    )
+
+
+_STAGES = tuple(f"ZeRO-{stage}" for stage in range(4))
+_ABOUT_MEMORY = (
+    "Activations grow with the micro-batch; more data-parallel ranks shard finer; accumulation above 1 keeps gradients"
+    " between micro-batches. Without recompute and offload."
+)
 
 
 def split_name(split: SplitAccount) -> str:
