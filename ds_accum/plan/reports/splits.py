@@ -52,8 +52,8 @@ def _equal(splits: Sequence[SplitAccount]) -> Section:
     if account.tokens_per_step is not None:
         said += f", {digits(account.tokens_per_step)} tokens"
     said += (
-        ", in the same step of an epoch with the same sampler and seed: optimizer steps, learning rate and samples seen"
-        " agree. The mean gradient agrees too, but for rounding, where every micro-batch counts as many tokens; else only"
+        ", in the same step of an epoch with the same sampler and seed: optimizer steps, learning rate, samples seen"
+        " agree. The mean gradient does too, but for rounding, where every micro-batch counts as many tokens; else only"
         " a token-weighted engine gives one gradient for all splits (`ds_accum.initialize`)."
     )
     return Section(title="What is equal between the splits", paragraphs=(said,))
