@@ -31,17 +31,18 @@ __all__ = ["ledger"]
 @ledger_options
 @report_options
 def ledger(config: Path | None, report: ReportOptions, **options: Any) -> None:
-    """Account for one optimizer step: samples, tokens, synchronizations and bytes of each ZeRO stage, steps.
+    """Account for one optimizer step: samples, tokens, bytes, steps.
 
+    It says what each ZeRO stage synchronizes and sends, by what formula, and how long a training is in optimizer steps.
     CONFIG is a DeepSpeed config; options count in place of what it says, and are enough without one.
 
     \b
       ds-accum ledger ds_config.json --world-size 64 --seq-len 4096
-      ds-accum ledger --micro-batch 4 --data-parallel 8 --accumulation 4 --parameters 7B
-      ds-accum ledger --micro-batch 1 --world-size 64 --tp 8 --model llama-2-70b --seq-len 4096
-      ds-accum ledger --vary 4x8x4,8x16x1
-      ds-accum ledger ds_config.json --world-size 8 --seq-len 2048 --tokens 300B --warmup-ratio 0.01
-      ds-accum ledger --global-batch 64 --micro-batch 1 --world-size 8 --seq-len 4096 --experts 64 --top-k 2
+      ds-accum ledger --vary 4x8x4,8x16x1 --parameters 7B
+      ds-accum ledger --micro-batch 1 --world-size 8 --tp 8 --model llama-2-70b
+      ds-accum ledger ds_config.json --world-size 8 --samples 52000 --epochs 3
+      ds-accum ledger ds_config.json --world-size 8 --seq-len 2048 --tokens 300B
+      ds-accum ledger ds_config.json --world-size 8 --seq-len 2048 --experts 64
     """
     from ds_accum.cli.ledger_inputs import facts_of, launch_of, layout_and_ledger, read_config, scheduler_notes
     from ds_accum.plan.account import account_step

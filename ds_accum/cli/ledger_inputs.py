@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ds_accum.batch import BatchLedger, ParallelLayout
-from ds_accum.batch.wording import show
 from ds_accum.errors import BatchError, ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from ds_accum.batch import BatchLedger, ParallelLayout
     from ds_accum.config.launch import Launch
     from ds_accum.config.resolve import BatchResolution
     from ds_accum.plan.training import Dtype
@@ -136,6 +135,8 @@ def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
 
 def scheduler_notes(scheduler: Mapping[str, Any], steps: int, micro_batches: int, warmup: int | None) -> list[str]:
     """What the scheduler of a config says otherwise than the training's length, one sentence each."""
+    from ds_accum.batch.wording import show
+
     notes = []
     for key, length, counted in (("total_num_steps", steps, micro_batches), ("warmup_num_steps", warmup, None)):
         written = scheduler.get(key)
@@ -164,6 +165,9 @@ def _block(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _with_world(launch: Launch, values: Mapping[str, Any], options: Mapping[str, Any]) -> Launch:
     """The launch with a world size: the one given, or the one that data parallel or the whole batch comes to."""
     from dataclasses import replace
+
+    from ds_accum.batch import BatchLedger
+    from ds_accum.batch.wording import show
 
     given = options["data_parallel_size"]
     if launch.world_size is not None:
@@ -225,6 +229,8 @@ def _unresolved(resolution: BatchResolution, values: Mapping[str, Any], filled_i
 
 
 def _said(value: object) -> str:
+    from ds_accum.batch.wording import show
+
     if isinstance(value, int) and not isinstance(value, bool):
         return show(value)
     text = repr(value)
