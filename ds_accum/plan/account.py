@@ -26,6 +26,7 @@ from ds_accum.plan.communication import (
     zero_exchanges,
     zero_transfers,
 )
+from ds_accum.plan.memory.checks import require_legal
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
 
@@ -242,6 +243,7 @@ def _transfers(
         for stage in ZERO_STAGES
     ]
     busiest = step_communication(model.shape, layout, trainings[1], coalesced=coalesced)
+    require_legal(model.shape, layout, trainings[0])
     found = [
         step_communication(
             model.shape,

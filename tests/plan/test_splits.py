@@ -157,7 +157,18 @@ def test_memory_of_a_known_model_grows_with_the_micro_batch_under_every_stage() 
         assert after.memory is not None
         if before.ledger.gradient_accumulation_steps > 1 and after.ledger.gradient_accumulation_steps > 1:
             for stage in range(4):
-                assert before.memory[stage].peak_bytes < after.memory[stage].peak_bytes
+                small, large = before.memory[stage], after.memory[stage]
+                assert small is not None
+                assert large is not None
+                assert small.peak_bytes < large.peak_bytes
+
+
+def test_a_pipeline_has_no_memory_under_the_stages_that_it_refuses() -> None:
+    layout = ParallelLayout(world_size=4, pipeline_parallel_size=2)
+    model = ModelSize.of(read_shape("gpt-125m"))
+    (split,) = compare_splits(parse_splits("1x2x4"), layout, sequence_length=1024, model=model)
+    assert split.memory is not None
+    assert [estimate is None for estimate in split.memory] == [False, False, True, True]
 
 
 def test_a_split_whose_world_has_no_room_for_the_experts_is_refused() -> None:

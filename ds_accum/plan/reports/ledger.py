@@ -209,6 +209,12 @@ def _legend(account: StepAccount) -> Iterable[str]:
         "In a ring a rank sends 2 (N-1)/N of what it passes to an all-reduce, (N-1)/N of a reduce-scatter or an"
         " all-to-all, and N-1 times what it passes to an all-gather."
     )
+    gathers = [transfer for transfer in account.stages[3].transfers if transfer.name == "parameters"]
+    if gathers and gathers[0].times > account.ledger.gradient_accumulation_steps:
+        yield (
+            "ZeRO-3 gathers for forward and backward where the model does not fit in stage3_max_live_parameters, 1e9"
+            " unless set; of what fits it keeps a part, so that 2 A is the most that it can be."
+        )
     if account.layout.pipeline_parallel_size > 1:
         yield f"The rank is one of pipeline stage {account.pipeline_stage}, from 0, which sends most."
 

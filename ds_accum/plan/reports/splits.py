@@ -38,7 +38,7 @@ def split_json(split: SplitAccount) -> dict[str, Any]:
                 "synchronizations": stage.synchronizations,
                 "parameter_gathers": stage.parameter_gathers,
                 "sent_bytes": stage.sent_bytes if account.model else None,
-                "peak_bytes": None if split.memory is None else split.memory[stage.zero_stage].peak_bytes,
+                "peak_bytes": _peak_bytes(split, stage.zero_stage),
             }
             for stage in account.stages
         ],
@@ -130,12 +130,24 @@ def _bytes(splits: Sequence[SplitAccount]) -> Section:
 
 def _memory(splits: Sequence[SplitAccount]) -> Section:
     rows = tuple(
-        (split_name(split), *(bytes_text(estimate.peak_bytes) for estimate in split.memory or ())) for split in splits
+        (
+            split_name(split),
+            *(
+                "refused" if peak is None else bytes_text(peak)
+                for peak in (_peak_bytes(split, stage) for stage in range(4))
+            ),
+        )
+        for split in splits
     )
     return Section(
         title="Memory of a rank at its fullest moment",
         table=Table(headings=("split", *_STAGES), rows=rows, note=_ABOUT_MEMORY),
     )
+
+
+def _peak_bytes(split: SplitAccount, zero_stage: int) -> int | None:
+    estimate = None if split.memory is None else split.memory[zero_stage]
+    return None if estimate is None else estimate.peak_bytes
 
 
 _STAGES = tuple(f"ZeRO-{stage}" for stage in range(4))

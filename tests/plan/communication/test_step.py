@@ -61,7 +61,7 @@ def test_experts_are_dealt_over_expert_parallel_ranks() -> None:
 def test_chosen_layers_are_those_of_the_stage() -> None:
     layout = ParallelLayout(world_size=2, pipeline_parallel_size=2)
     assert rank_share(LLAMA, layout, 0, layers_per_stage=(20, 12)).num_layers == 20
-    with pytest.raises(LayoutError, match="2 stages of 31 layers together are not pipeline 2 of 32 layers"):
+    with pytest.raises(LayoutError, match="layers per stage 20, 11 are not 32 layers on 2 stages"):
         rank_share(LLAMA, layout, 0, layers_per_stage=(20, 11))
 
 
