@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "lsp": "Run the language server, for editors.",
     "rule": "Explain what a finding means, with examples.",
+    "schedule": "Draw a pipeline's timeline, and say what its stages wait and hold.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
     "steps": "Summarize and plot the step log of a run.",
 }
