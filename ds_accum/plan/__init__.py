@@ -1,0 +1,1 @@
+"""Estimates before a launch: what a layout needs, what it costs and what it leaves idle. Standard library only."""
