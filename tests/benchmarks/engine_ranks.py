@@ -15,6 +15,9 @@ import torch.distributed as dist
 from torch import nn
 
 WIDTH, BLOCKS, VOCABULARY = 256, 4, 2000
+LEAST_TOKENS = 8
+"""Of a micro-batch: few enough for a CPU without bf16 instructions, where sixteen micro-batches of more take seconds."""
+
 COUNTED = 0.6
 """Share of a sequence that counts."""
 
@@ -145,7 +148,7 @@ def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
 def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
     """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same on all ranks."""
     generator = torch.Generator().manual_seed(rank)
-    small = torch.randint(0, VOCABULARY, (1, 64), generator=generator)
+    small = torch.randint(0, VOCABULARY, (1, LEAST_TOKENS), generator=generator)
     ways = Ways(case, small, ["stock"])
     ways.window("stock")
     start = time.perf_counter()
@@ -154,7 +157,7 @@ def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
     longest = torch.tensor([(time.perf_counter() - start) / 3])
     dist.all_reduce(longest, op=dist.ReduceOp.MAX)
     factor = max(1.0, 1.3 * case["seconds"] / float(longest))
-    return torch.randint(0, VOCABULARY, (1, 64 * int(factor + 1)), generator=generator)
+    return torch.randint(0, VOCABULARY, (1, LEAST_TOKENS * int(factor + 1)), generator=generator)
 
 
 @contextmanager
