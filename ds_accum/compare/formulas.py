@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any
 
 from ds_accum.compare.result import CollectiveCount, CollectiveKind, Moment
 from ds_accum.compare.spec import Dtype, RunSpec, Variant
+from ds_accum.plan.communication import ZeroExchanges, zero_exchanges
 
 __all__ = ["dtype_of", "expected_communication", "is_coalesced"]
 
@@ -83,10 +83,6 @@ class _Model:
                 count, filled = count + 1, 0
             filled += size
         return count + 1
-
-    def partition(self, world_size: int) -> int:
-        """Elements a rank holds of parameters that are sharded one by one, each padded to a multiple of the ranks."""
-        return sum(ceil(size / world_size) for size in self.tensors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +164,8 @@ def _stage_0(variant: Variant, spec: RunSpec, model: _Model) -> tuple[Collective
     buckets = model.buckets(_STAGE_0_BUCKET, backward=False)
     if buckets is None or spec.dtype == "fp16":
         return None
-    size = _element_size(variant, spec, on_the_wire=True)
-    reduce = _Call(kind="all-reduce", calls=buckets, bytes=model.elements * size)
     norm = [_Call(kind="all-reduce", calls=1, bytes=4)] if spec.dtype == "fp32" and spec.gradient_clipping > 0 else []
-    return _counts(variant, spec, reduce_at_boundary=reduce, in_step=norm)
+    return _zero_counts(variant, spec, _exchanges(variant, spec, model), buckets=buckets, in_step=norm)
 
 
 def _stage_1_and_2(
@@ -188,19 +182,11 @@ def _stage_1_and_2(
     buckets = model.buckets(int(limit), backward=backward) if isinstance(limit, int | float) else None
     if buckets is None:
         return None
-    reduce = _Call(
-        kind="all-reduce", calls=buckets, bytes=model.elements * _element_size(variant, spec, on_the_wire=True)
-    )
-    padded = ceil(model.elements / (2 * spec.world_size)) * 2 * spec.world_size
-    in_step = [
-        _Call(kind="all-gather", calls=1, bytes=padded // spec.world_size * _element_size(variant, spec)),
-    ]
+    norm = []
     if not _has_bf16_optimizer(variant, spec, zero):
-        in_step += [_Call(kind="all-reduce", calls=1, bytes=4)]
-        in_step += [] if spec.dtype == "fp32" else [_Call(kind="all-reduce", calls=1, bytes=1)]
-    if variant.stage == 1 or is_coalesced(variant):
-        return _counts(variant, spec, reduce_at_boundary=reduce, in_step=in_step)
-    return _counts(variant, spec, each_micro_batch=[reduce], in_step=in_step)
+        norm = [_Call(kind="all-reduce", calls=1, bytes=4)]
+        norm += [] if spec.dtype == "fp32" else [_Call(kind="all-reduce", calls=1, bytes=1)]
+    return _zero_counts(variant, spec, _exchanges(variant, spec, model), buckets=buckets, in_step=norm)
 
 
 def _stage_3(
@@ -221,21 +207,16 @@ def _stage_3(
     buckets = model.buckets(int(bucket), backward=True) if isinstance(bucket, int | float) else None
     if buckets is None:
         return None
-    partition = model.partition(spec.world_size)
-    sent = _element_size(variant, spec, on_the_wire=True)
-    if zero.get("reduce_scatter", True):
-        reduce = _Call(kind="reduce-scatter", calls=buckets, bytes=partition * spec.world_size * sent)
-    else:
-        reduce = _Call(kind="all-reduce", calls=buckets, bytes=model.elements * sent)
-    gather_bytes = partition * _element_size(variant, spec)
-    calls_of_a_gather = 1 if model.known and len(model.tensors) == 1 else 2
-    forward = [] if kept else [_Call(kind="all-gather", calls=calls_of_a_gather, bytes=gather_bytes)]
-    in_step = [_Call(kind="all-reduce", calls=1, bytes=8)]
-    in_step += [_Call(kind="all-reduce", calls=1, bytes=1)] if spec.dtype == "fp16" else []
-    in_step += [_Call(kind="all-gather", calls=len(model.tensors), bytes=gather_bytes)] if kept else []
-    if is_coalesced(variant):
-        return _counts(variant, spec, each_micro_batch=forward, reduce_at_boundary=reduce, in_step=in_step)
-    return _counts(variant, spec, each_micro_batch=[*forward, reduce], in_step=in_step)
+    exchanges = _exchanges(variant, spec, model, reduce_scatter=bool(zero.get("reduce_scatter", True)))
+    norm = [_Call(kind="all-reduce", calls=1, bytes=8)]
+    norm += [_Call(kind="all-reduce", calls=1, bytes=1)] if spec.dtype == "fp16" else []
+    if not kept:
+        calls = 1 if model.known and len(model.tensors) == 1 else 2
+        return _zero_counts(variant, spec, exchanges, buckets=buckets, gather_calls=calls, in_step=norm)
+    assert exchanges.gathering is not None
+    after_the_step = replace(exchanges, gathering=replace(exchanges.gathering, every_micro_batch=False))
+    calls = len(model.tensors)
+    return _zero_counts(variant, spec, after_the_step, buckets=buckets, gather_calls=calls, in_step=norm)
 
 
 _STAGE_3_LIMITS = {
@@ -312,6 +293,44 @@ def _totals(spec: RunSpec) -> Iterator[_Call]:
         yield _Call(kind="all-gather", calls=1, bytes=_RECORD_BYTES)
     else:
         yield _Call(kind="all-reduce", calls=2, bytes=_RECORD_BYTES + _EXTREMES_BYTES)
+
+
+def _exchanges(variant: Variant, spec: RunSpec, model: _Model, *, reduce_scatter: bool = True) -> ZeroExchanges:
+    assert variant.stage is not None
+    return zero_exchanges(
+        variant.stage,
+        tensors=model.tensors,
+        ranks=spec.world_size,
+        coalesced=is_coalesced(variant),
+        reduce_scatter=reduce_scatter,
+    )
+
+
+def _zero_counts(
+    variant: Variant,
+    spec: RunSpec,
+    exchanges: ZeroExchanges,
+    *,
+    buckets: int,
+    gather_calls: int = 1,
+    in_step: Sequence[_Call],
+) -> tuple[CollectiveCount, ...]:
+    """What a stage exchanges, in so many calls a time, beside the norm and the overflow check of the step."""
+    reduction, gathering = exchanges.reduction, exchanges.gathering
+    sent = _element_size(variant, spec, on_the_wire=True)
+    reduce = _Call(kind=reduction.kind, calls=buckets, bytes=reduction.elements * sent)
+    gather = []
+    if gathering is not None:
+        size = gathering.elements * _element_size(variant, spec)
+        gather = [_Call(kind=gathering.kind, calls=gather_calls, bytes=size)]
+    in_forward = gather if gathering is not None and gathering.every_micro_batch else []
+    return _counts(
+        variant,
+        spec,
+        each_micro_batch=[*in_forward, reduce] if reduction.every_micro_batch else in_forward,
+        reduce_at_boundary=None if reduction.every_micro_batch else reduce,
+        in_step=in_step if in_forward else [*gather, *in_step],
+    )
 
 
 def _counts(

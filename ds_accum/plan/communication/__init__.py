@@ -6,14 +6,22 @@
 from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.step import StepCommunication, replica_size, step_communication
 from ds_accum.plan.communication.transfer import Group, Kind, Transfer, passed_bytes, sent_bytes, total_sent_bytes
-from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_exchanges, zero_transfers
+from ds_accum.plan.communication.zero import (
+    Exchange,
+    ZeroExchanges,
+    gathers_of_a_micro_batch,
+    zero_exchanges,
+    zero_transfers,
+)
 
 __all__ = [
+    "Exchange",
     "Group",
     "Kind",
     "RankShare",
     "StepCommunication",
     "Transfer",
+    "ZeroExchanges",
     "gathers_of_a_micro_batch",
     "passed_bytes",
     "rank_share",

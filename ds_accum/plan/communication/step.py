@@ -23,13 +23,11 @@ from ds_accum.plan.communication.layers import (
 )
 from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, total_sent_bytes
-from ds_accum.plan.communication.zero import zero_transfers
+from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["StepCommunication", "replica_size", "step_communication"]
-
-_ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,19 +75,19 @@ def step_communication(
     """
     if pipeline_stage is not None:
         return _of_stage(shape, layout, training, pipeline_stage, coalesced=coalesced)
-    # The ends hold the embedding and the output, the middle sends both ways: between them no other sends more, since
-    # the first stages have the most layers.
     last = layout.pipeline_parallel_size - 1
-    candidates = [
-        _of_stage(shape, layout, training, stage, coalesced=coalesced) for stage in sorted({0, min(1, last), last})
-    ]
+    # The ends hold the embedding and the output, and what is between them sends both ways. Unless somebody chose the
+    # layers, or some have experts, no stage between sends more than the first of these, which has the most layers.
+    alike = training.layers_per_stage is None and shape.num_expert_layers in (0, shape.num_layers)
+    stages = sorted({0, min(1, last), last}) if alike else range(last + 1)
+    candidates = [_of_stage(shape, layout, training, stage, coalesced=coalesced) for stage in stages]
     return max(candidates, key=lambda candidate: candidate.sent_bytes)
 
 
 def _of_stage(
     shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, pipeline_stage: int, *, coalesced: bool
 ) -> StepCommunication:
-    share = rank_share(shape, layout, pipeline_stage)
+    share = rank_share(shape, layout, pipeline_stage, layers_per_stage=training.layers_per_stage)
     transfers = (
         *_of_parameters(share, layout, training, coalesced=coalesced),
         *_of_layers(shape, share, layout, training),
@@ -105,7 +103,7 @@ def _of_parameters(
     Gradients are sent in the dtype of the parameters, with sequence parallel in float32 (DeepSpeed 0.19.8,
     runtime/engine.py:1719-1731, 2182 and runtime/constants.py:236).
     """
-    parameter_bytes = _ELEMENT_BYTES[training.dtype]
+    parameter_bytes = training.element_bytes
     gradient_bytes = 4 if layout.sequence_parallel_size > 1 else parameter_bytes
     groups: tuple[tuple[Group, int, int], ...] = (
         ("data", share.parameters, replica_size(layout)),
@@ -120,6 +118,9 @@ def _of_parameters(
             parameter_bytes=parameter_bytes,
             gradient_bytes=gradient_bytes,
             coalesced=coalesced,
+            gathers=gathers_of_a_micro_batch(
+                share.parameters + share.expert_parameters, max_live_parameters=training.max_live_parameters
+            ),
             group=group,
         )
     if share.tied_parameters:
@@ -141,7 +142,7 @@ def _of_layers(
     """What attention, MLP and the pipeline send in every micro-batch."""
     tensor_ranks, stages = layout.tensor_parallel_size, layout.pipeline_parallel_size
     tokens = training.micro_batch_size * _tokens_of_a_sequence(layout, training.sequence_length)
-    value_bytes = _ELEMENT_BYTES[training.dtype]
+    value_bytes = training.element_bytes
     accumulation = training.gradient_accumulation_steps
     forwards = 2 if training.recompute == "full" else 1
     is_split = training.megatron_sequence_parallel and tensor_ranks > 1
@@ -158,14 +159,27 @@ def _of_layers(
         is_first_stage=share.pipeline_stage == 0,
         is_last_stage=share.pipeline_stage == stages - 1,
     )
-    # Queries and output have the same number of heads; a rank that has no key-value head of its own gets a copy of one.
+    if is_split:
+        deferred = training.sequence_norm_gradients == "deferred"
+        yield Transfer(
+            name="gradients of norms",
+            kind="all-reduce",
+            group="tensor",
+            ranks=tensor_ranks,
+            times=1 if deferred else accumulation,
+            bytes_each=share.whole_parameters * value_bytes,
+            formula="W g" if deferred else "A x W g",
+            source="Korthikanti et al. 2022, arXiv 2205.05198, section 4.2: each rank has a part of their tokens",
+        )
+    # Queries and output have the same number of heads; a sequence-parallel rank without a key-value head of
+    # its own gets a copy of one.
     heads = -(-shape.num_attention_heads // tensor_ranks)
-    pairs = max(-(-shape.num_key_value_heads // tensor_ranks), 1)
+    pairs = max(-(-shape.num_key_value_heads // tensor_ranks), layout.sequence_parallel_size)
     yield from sequence_parallel_transfers(
         ranks=layout.sequence_parallel_size,
         num_layers=share.num_layers,
         tokens=tokens,
-        values_per_token=heads * (query + value) + max(pairs, layout.sequence_parallel_size) * (key + value),
+        values_per_token=heads * (query + value) + pairs * (key + value),
         value_bytes=value_bytes,
         gradient_accumulation_steps=accumulation,
         forwards=forwards,
@@ -175,7 +189,7 @@ def _of_layers(
         num_layers=share.num_layers,
         # After Ulysses a rank has all tokens of its context-parallel block, and a part of the heads.
         tokens=tokens,
-        values_per_token=max(pairs, layout.sequence_parallel_size) * (key + value),
+        values_per_token=pairs * (key + value),
         value_bytes=value_bytes,
         gradient_accumulation_steps=accumulation,
         forwards=forwards,
