@@ -270,7 +270,7 @@ def _pace_of(
 
 
 def _hidden_behind(training: TrainingSetup) -> float:
-    """Of the arithmetic of a micro-batch, what ZeRO's transfers may hide behind: all of it, its backward, or nothing."""
+    """Of a micro-batch's arithmetic, what ZeRO's transfers may hide behind: all of it, its backward, or nothing."""
     if not training.overlaps_communication or training.zero_stage < 2:
         return 0.0
     return 1.0 if training.zero_stage == 3 else 2 / 3

@@ -11,13 +11,12 @@ datasheet of every number.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ds_accum.batch.wording import require_integer, show_list
+from ds_accum.batch.wording import require_integer, show, show_list
 from ds_accum.errors import ConfigError, UsageError
 
 __all__ = ["Hardware", "hardware_names", "read_hardware"]
@@ -31,6 +30,8 @@ _SPEEDS = (
     "intra_node_latency_seconds",
     "inter_node_latency_seconds",
 )
+# No hardware comes near it; what is past it is a slip of the hand.
+_LARGEST = 10**24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,16 +86,6 @@ class Hardware:
                 remedy=f"use {show_list(sorted(self.peak_flops_per_second))}, or another GPU",
             )
         return self.peak_flops_per_second[dtype]
-
-    def bytes_per_second(self, ranks_apart: int) -> float:
-        """The slowest link among ranks that lie at most `ranks_apart` - 1 apart: a node's own, or that between nodes."""
-        within = ranks_apart <= self.gpus_per_node
-        return self.intra_node_bytes_per_second if within else self.inter_node_bytes_per_second
-
-    def latency_seconds(self, ranks_apart: int) -> float:
-        """The time before the first byte arrives over the same link."""
-        within = ranks_apart <= self.gpus_per_node
-        return self.intra_node_latency_seconds if within else self.inter_node_latency_seconds
 
 
 def read_hardware(name_or_path: str) -> Hardware:
@@ -182,6 +173,13 @@ def _read_file(path: Path) -> Hardware:
 
 
 def _require_positive(value: object, *, name: str) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and value > 0):  # type: ignore[arg-type]
-        raise ConfigError(f"{name} must be a positive number, not {value!r:.40}", remedy="give it in bytes and seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST:
+        raise ConfigError(
+            f"{name} must be a positive number, not {_said(value)}", remedy="give it in bytes, operations and seconds"
+        )
+
+
+def _said(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return show(value)
+    return repr(value) if isinstance(value, float | bool) or value is None else f"a {type(value).__name__}"

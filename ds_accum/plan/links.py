@@ -63,9 +63,10 @@ def call_seconds(
     ports_of_a_ring: int = 1,
     pieces: int = 1,
 ) -> tuple[float, float]:
-    """Seconds of one call: (those that grow with the bytes, those that don't). `pieces`: calls that software makes of it.
+    """Seconds of one call: (those that grow with the bytes, those that don't).
 
-    `input_bytes` is what each of the `ranks` passes in; `share_of_peak` what software gets of the link's speed.
+    `input_bytes` is what each of the `ranks` passes in, `share_of_peak` what software gets of the link's speed,
+    `pieces` how many calls software makes of this one.
     """
     if ranks == 1:
         return 0.0, 0.0
