@@ -343,7 +343,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             MicroBatch(
                 num_tokens=count,
                 denominator=denominator,
-                loss=loss.detach().to(torch.float64).reshape(()),
+                loss=loss.detach(),
                 # A sum over no token is 0: one that is not finite is never harmless.
                 zero_if_empty=not is_sum and zero_if_empty(loss),
             )
