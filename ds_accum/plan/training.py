@@ -27,9 +27,11 @@ OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 class TrainingSetup:
     """Settings of a training; sizes of buckets are in elements.
 
-    `grad_accum_dtype` None is the model's dtype, as in DeepSpeed. `recompute` "selective" repeats the attention's
-    core alone, "full" every layer from its input (Korthikanti et al. 2022, arXiv 2205.05198). `loss_in_fp32` says
-    that logits are turned into float32 before the loss. `sequence_norm_gradients` says when the gradients of what
+    `grad_accum_dtype` and `communication_dtype` None are the model's dtype, as in DeepSpeed. `recompute` "selective"
+    repeats the attention's core alone, "full" every layer from its input (Korthikanti et al. 2022, arXiv 2205.05198).
+    `fused_kernels` says that norms, activation functions and the loss keep no intermediate results, as Megatron-LM's
+    do; written in plain PyTorch, as in transformers, they keep more. `loss_in_fp32` says that logits are turned into
+    float32 before the loss. `sequence_norm_gradients` says when the gradients of what
     every tensor-parallel rank holds whole are summed over those ranks under `megatron_sequence_parallel`.
     `virtual_stages` above 1 needs the interleaved schedule. `expert_capacity_factor` None drops no token and expects
     balance. Raises ConfigError and, for what belongs to the batch, BatchError.
@@ -41,9 +43,11 @@ class TrainingSetup:
     sequence_length: int
     dtype: Dtype = "bf16"
     grad_accum_dtype: Dtype | None = None
+    communication_dtype: Dtype | None = None
     optimizer: Optimizer = "adamw"
     recompute: Recompute = "none"
     flash_attention: bool = True
+    fused_kernels: bool = True
     dropout: bool = False
     loss_in_fp32: bool = True
     megatron_sequence_parallel: bool = False
@@ -55,7 +59,6 @@ class TrainingSetup:
     offload_optimizer: Offload = "none"
     offload_parameters: Offload = "none"
     reduce_bucket_size: int = 500_000_000
-    allgather_bucket_size: int = 500_000_000
     overlap_comm: bool | None = None
     contiguous_gradients: bool = True
     max_live_parameters: int = 1_000_000_000
@@ -65,7 +68,7 @@ class TrainingSetup:
     def __post_init__(self) -> None:
         for name in ("micro_batch_size", "gradient_accumulation_steps"):
             require_integer(getattr(self, name), name=name.replace("_", " "), error=BatchError)
-        for name in ("sequence_length", "virtual_stages", "reduce_bucket_size", "allgather_bucket_size"):
+        for name in ("sequence_length", "virtual_stages", "reduce_bucket_size"):
             require_integer(getattr(self, name), name=name.replace("_", " "), error=ConfigError)
         for name in ("zero_stage", "max_live_parameters", "prefetch_bucket_size", "param_persistence_threshold"):
             require_integer(getattr(self, name), name=name.replace("_", " "), minimum=0, error=ConfigError)
@@ -75,7 +78,7 @@ class TrainingSetup:
     def _require_choices(self) -> None:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (value is None and name == "grad_accum_dtype"):
+            if value not in choices and not (value is None and name in _MAY_BE_NONE):
                 said = value if isinstance(value, str) and len(value) <= 40 else type(value).__name__
                 raise ConfigError(
                     f"{name.replace('_', ' ')} can't be {said}", remedy=f"give one of {', '.join(choices)}"
@@ -90,6 +93,12 @@ class TrainingSetup:
         if self.zero_stage > 3:
             raise ConfigError(
                 f"ZeRO has the stages 0, 1, 2 and 3, not {self.zero_stage}", remedy="set the stage to 3 or less"
+            )
+        if self.zero_stage == 0 and self.accumulation_dtype != self.dtype:
+            raise ConfigError(
+                f"ZeRO stage 0 can't accumulate gradients of {self.dtype} in {self.accumulation_dtype}:"
+                " DeepSpeed refuses it when it starts",
+                remedy="set the stage to 1 or more, or leave the accumulation dtype out",
             )
         if self.offload_optimizer != "none" and self.zero_stage == 0:
             raise ConfigError("optimizer state can't be offloaded at ZeRO stage 0", remedy="set the stage to 1 or more")
@@ -117,8 +126,14 @@ class TrainingSetup:
 
     @property
     def accumulation_dtype(self) -> Dtype:
-        """What gradients are accumulated in."""
-        return self.grad_accum_dtype or self.dtype
+        """What gradients are accumulated in; DeepSpeed leaves what is narrower than the model's dtype in that."""
+        accumulated = self.grad_accum_dtype or self.dtype
+        return self.dtype if ELEMENT_BYTES[accumulated] < self.element_bytes else accumulated
+
+    @property
+    def sent_dtype(self) -> Dtype:
+        """What gradients are reduced in."""
+        return self.communication_dtype or self.dtype
 
     @property
     def overlaps_communication(self) -> bool:
@@ -126,9 +141,11 @@ class TrainingSetup:
         return self.zero_stage == 3 if self.overlap_comm is None else self.overlap_comm
 
 
+_MAY_BE_NONE = ("grad_accum_dtype", "communication_dtype")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": get_args(Dtype),
     "grad_accum_dtype": get_args(Dtype),
+    "communication_dtype": get_args(Dtype),
     "optimizer": OPTIMIZERS,
     "recompute": get_args(Recompute),
     "sequence_norm_gradients": ("each_micro_batch", "deferred"),

@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ds_accum.batch import ParallelLayout
-from ds_accum.plan.memory.line import Line, Part, StageMemory
+from ds_accum.plan.memory.activations import activation_lines
+from ds_accum.plan.memory.buffers import buffer_lines
+from ds_accum.plan.memory.checks import require_legal
+from ds_accum.plan.memory.gradients import gradient_lines
+from ds_accum.plan.memory.holdings import holdings_of
+from ds_accum.plan.memory.line import ALWAYS, Part, StageMemory
+from ds_accum.plan.memory.logits import logit_lines
+from ds_accum.plan.memory.margin import Margin
+from ds_accum.plan.memory.optimizer_state import optimizer_lines
+from ds_accum.plan.memory.parameters import parameter_lines
+from ds_accum.plan.memory.stages import Stage, forwards_in_flight, stages_of
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
+from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEstimate:
-    """The memory of one rank, by pipeline stage. All in bytes."""
+    """The memory of one rank by pipeline stage, in bytes; of stages alike the fullest, unless all were asked for."""
 
     shape: ModelShape
     layout: ParallelLayout
@@ -28,7 +38,7 @@ class MemoryEstimate:
 
     @property
     def peak_bytes(self) -> int:
-        """On the GPU of the fullest stage, margin included."""
+        """On the GPU of the fullest stage at its fullest moment, margin included."""
         return self.fullest.device_bytes
 
     @property
@@ -36,47 +46,58 @@ class MemoryEstimate:
         """In the host's memory, for one rank of the stage that needs most there."""
         return max(stage.host_bytes for stage in self.stages)
 
+    @property
+    def nvme_bytes(self) -> int:
+        """On NVMe, for one rank of the stage that needs most there."""
+        return max(stage.nvme_bytes for stage in self.stages)
+
     def part_bytes(self, part: Part) -> int:
-        """One part on the GPU of the fullest stage."""
+        """One part on the GPU of the fullest stage at its fullest moment."""
         return self.fullest.part_bytes(part)
 
 
 def estimate_memory(
-    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, *, all_stages: bool = False
+    shape: ModelShape,
+    layout: ParallelLayout,
+    training: TrainingSetup,
+    *,
+    margin: Margin | None = None,
+    all_stages: bool = False,
 ) -> MemoryEstimate:
     """The memory of one rank. Without `all_stages`, only stages that can be the fullest are worked out.
 
-    Raises LayoutError where the model can't be cut as the layout says.
+    Raises LayoutError where the model can't be cut as the layout says or DeepSpeed refuses it.
     """
-    ranks = layout.tensor_parallel_size * layout.pipeline_parallel_size
-    elements = -(-shape.parameters // ranks)
-    shards = layout.pipeline_stage_size // layout.tensor_parallel_size
-    held = -(-elements // shards) if training.zero_stage == 3 else elements
-    sharded = -(-elements // shards) if training.zero_stage else elements
-    gradients = -(-elements // shards) if training.zero_stage >= 2 else elements
-    size = training.element_bytes
-    lines = (
-        Line(part="parameters", name="parameters", bytes=held * size, formula="", source=""),
-        Line(
-            part="gradients",
-            name="gradients",
-            bytes=gradients * ELEMENT_BYTES[training.accumulation_dtype],
-            formula="",
-            source="",
-        ),
-        Line(part="optimizer", name="optimizer", bytes=sharded * 12, formula="", source=""),
-        Line(
-            part="activations",
-            name="activations",
-            bytes=34
-            * training.sequence_length
-            * training.micro_batch_size
-            * shape.hidden_size
-            * shape.num_layers
-            // ranks,
-            formula="",
-            source="",
-        ),
+    require_legal(shape, layout, training)
+    stages = stages_of(shape, layout.pipeline_parallel_size, training.layers_per_stage, training.virtual_stages)
+    margin = margin or Margin()
+    worked_out: dict[object, StageMemory] = {}
+    for index, stage in enumerate(stages):
+        # Of stages with the same layers the first has most micro-batches in flight.
+        key: object = index if all_stages else stage
+        if key not in worked_out:
+            worked_out[key] = _stage_memory(shape, layout, training, margin, index, stage)
+    return MemoryEstimate(shape=shape, layout=layout, training=training, stages=tuple(worked_out.values()))
+
+
+def _stage_memory(
+    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, margin: Margin, index: int, stage: Stage
+) -> StageMemory:
+    held = holdings_of(shape, layout, stage)
+    in_flight = forwards_in_flight(layout, training, index)
+    lines = [
+        *parameter_lines(held, training),
+        *gradient_lines(held, training, has_pipeline=layout.pipeline_parallel_size > 1),
+        *optimizer_lines(held, training, has_pipeline=layout.pipeline_parallel_size > 1),
+        *buffer_lines(held, layout, training),
+        *activation_lines(shape, layout, training, stage, in_flight),
+        *(logit_lines(shape, layout, training) if stage.has_head else ()),
+    ]
+    on_device = [line for line in lines if line.place == "device"]
+    counted = max(sum(line.bytes for line in on_device if moment in line.moments) for moment in ALWAYS)
+    return StageMemory(
+        stage=index,
+        num_layers=len(stage.layers),
+        forwards_in_flight=in_flight,
+        lines=(*lines, margin.line(counted)),
     )
-    stage = StageMemory(stage=0, num_layers=shape.num_layers, micro_batches_in_flight=1, lines=lines)
-    return MemoryEstimate(shape=shape, layout=layout, training=training, stages=(stage,))

@@ -1,0 +1,244 @@
+"""Activations: what the forward of a layer keeps for its backward (Korthikanti et al. 2022, arXiv 2205.05198).
+
+n tokens of a rank = sequence x micro batch / (context x sequence parallel), t tensor-parallel ranks, h hidden, q and k
+values of all query and of all key heads, f of the MLP, e bytes; r is 1/t under Megatron's sequence parallelism, else 1:
+
+    norms, inputs of attention and MLP      4 e n h r
+    query, key, value, attention's result   e n (2 q + 2 k)/t       keys of grouped heads are kept once
+    attention's core                        (2 e + 1) n s heads/t with dropout, e n s heads/t without; with flash
+                                            attention 4 n heads/t, the softmax's normalizer (arXiv 2205.14135)
+    MLP                                     e n 2 f/t, gated e n 3 f/t
+    dropout                                 2 n h r, masks of one byte
+
+In 16 bits, with h = q = k, f = 4 h, dropout and neither fusion nor flash attention this is the paper's equation 1,
+s b h (34 + 5 a s/h) (and with t its equations 2 and 4), and "selective" its equation 6, 34 s b h/t: the core is
+repeated. "full" keeps a layer's input and repeats the layer.
+
+The backward of a layer has gradients of these tensors beside them: of those between the MLP's matrices while all of
+the layer is still there, or of the scores, 2 e n s heads/t, when the MLP is done. The larger is a line of its own that
+the paper leaves out.
+
+Plain PyTorch, as in transformers, keeps more: a norm its
+input in float32 and what it is scaled to, a gated MLP one f more (`fused_kernels=False`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ds_accum.batch import ParallelLayout
+from ds_accum.plan.memory.line import Line, make_line
+from ds_accum.plan.memory.stages import Stage
+from ds_accum.plan.shape import ModelShape
+from ds_accum.plan.training import TrainingSetup
+
+__all__ = ["LayerActivations", "activation_lines", "layer_activations", "tokens_per_rank"]
+
+_PAPER = "Korthikanti et al. 2022, arXiv 2205.05198, section 4"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerActivations:
+    """Bytes that one layer keeps of one micro-batch on one rank, if nothing is repeated."""
+
+    norms: int
+    attention: int
+    core: int
+    """Scores of attention: quadratic in the sequence, or flash attention's normalizer."""
+
+    mlp: int
+    dropout: int
+    layer_input: int
+    """What full recomputation keeps, which is also the first norm's input."""
+
+    @property
+    def total(self) -> int:
+        """Everything."""
+        return self.norms + self.attention + self.core + self.mlp + self.dropout
+
+
+def tokens_per_rank(layout: ParallelLayout, training: TrainingSetup) -> int:
+    """Token positions of a micro-batch that one rank works on."""
+    split = layout.context_parallel_size * layout.sequence_parallel_size
+    return training.micro_batch_size * -(-training.sequence_length // split)
+
+
+@lru_cache(maxsize=4096)
+def layer_activations(
+    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, *, has_experts: bool
+) -> LayerActivations:
+    """What one layer keeps."""
+    tokens, size, ranks = tokens_per_rank(layout, training), training.element_bytes, layout.tensor_parallel_size
+    hidden = size * _sequence_split(tokens * shape.hidden_size, ranks, training)
+    # A norm keeps its input and hands its result to the next matrix, which keeps that.
+    each_norm = hidden if training.fused_kernels or shape.norm == "layernorm" else hidden * (4 + size) // size
+    return LayerActivations(
+        norms=2 * (each_norm + hidden),
+        attention=_attention(shape, training, tokens, ranks),
+        core=_core(shape, training, tokens, ranks),
+        mlp=_experts(shape, layout, training, tokens)
+        if has_experts
+        else _mlp(shape, training, tokens, shape.ffn_hidden_size, ranks),
+        dropout=2 * hidden // size if training.dropout else 0,
+        layer_input=hidden,
+    )
+
+
+def activation_lines(
+    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, stage: Stage, in_flight: int
+) -> Iterator[Line]:
+    """The activations of all forwards in flight, and of what is repeated at the moment."""
+    kept = of_a_forward = 0
+    repeated = 0
+    for has_experts in (False, True):
+        layers = stage.layers.count(has_experts)
+        if layers:
+            each = layer_activations(shape, layout, training, has_experts=has_experts)
+            of_a_forward += layers * _kept(each, training)
+            repeated = max(repeated, _repeated(each, training))
+    kept = -(-of_a_forward * in_flight // training.virtual_stages)
+    yield make_line(
+        "activations",
+        f"activations, {'recompute ' + training.recompute if training.recompute != 'none' else 'no recompute'}",
+        kept,
+        "{in_flight} in flight x {of_a_forward} B of {layers} layers"
+        + (" / {chunks} chunks" if training.virtual_stages > 1 else ""),
+        _PAPER,
+        moments=("activations",),
+        in_flight=in_flight,
+        of_a_forward=of_a_forward,
+        layers=len(stage.layers),
+        chunks=training.virtual_stages,
+    )
+    if repeated:
+        yield make_line(
+            "activations",
+            "activations being recomputed",
+            repeated,
+            "one layer" if training.recompute == "full" else "attention of one layer",
+            f"{_PAPER} and 5",
+            moments=("activations",),
+        )
+    going_back = max(
+        _gradients(layer_activations(shape, layout, training, has_experts=has_experts), shape, layout, training)
+        for has_experts in set(stage.layers)
+    )
+    yield make_line(
+        "activations",
+        "gradients inside one layer's backward",
+        going_back,
+        "one layer",
+        "the size of what they are gradients of",
+        moments=("activations",),
+    )
+    if stage.has_embedding and training.dropout:
+        mask = _sequence_split(
+            tokens_per_rank(layout, training) * shape.hidden_size, layout.tensor_parallel_size, training
+        )
+        yield make_line(
+            "activations",
+            "dropout mask of the embedding",
+            mask * -(-in_flight // training.virtual_stages),
+            "{in_flight} in flight x {mask} B",
+            "Korthikanti et al. 2022, arXiv 2205.05198, section 4.3",
+            moments=("activations",),
+            in_flight=-(-in_flight // training.virtual_stages),
+            mask=mask,
+        )
+
+
+def _kept(each: LayerActivations, training: TrainingSetup) -> int:
+    if training.recompute == "full":
+        return each.layer_input
+    return each.total - (each.core if training.recompute == "selective" else 0)
+
+
+def _repeated(each: LayerActivations, training: TrainingSetup) -> int:
+    """What is there once more while a layer's backward runs."""
+    return {"none": 0, "selective": each.core, "full": each.total - each.layer_input}[training.recompute]
+
+
+def _gradients(each: LayerActivations, shape: ModelShape, layout: ParallelLayout, training: TrainingSetup) -> int:
+    """The most that one layer's backward adds to what its forward left."""
+    if training.flash_attention:
+        return each.mlp
+    heads = -(-shape.num_attention_heads // layout.tensor_parallel_size)
+    scores = training.element_bytes * tokens_per_rank(layout, training) * training.sequence_length * heads
+    return max(each.mlp, 2 * scores - each.mlp)
+
+
+def _sequence_split(values: int, ranks: int, training: TrainingSetup) -> int:
+    """Values that tensor-parallel ranks share only under Megatron's sequence parallelism."""
+    return -(-values // ranks) if training.megatron_sequence_parallel else values
+
+
+def _head_sizes(shape: ModelShape, ranks: int) -> tuple[int, int, int, int]:
+    """Values a token of queries, keys, values and attention's result on one rank."""
+    heads = -(-shape.num_attention_heads // ranks)
+    latent = shape.latent_attention
+    if latent is not None:
+        # Keys and values of all heads are made from the latent vectors before attention.
+        return (
+            heads * latent.query_head_size,
+            heads * latent.query_head_size,
+            heads * latent.value_head_size,
+            heads * latent.value_head_size,
+        )
+    pairs = -(-shape.num_key_value_heads // ranks)
+    return (heads * shape.head_size, pairs * shape.head_size, pairs * shape.head_size, heads * shape.head_size)
+
+
+def _attention(shape: ModelShape, training: TrainingSetup, tokens: int, ranks: int) -> int:
+    """Queries, keys, values, and the result, which is the output matrix's input; latent vectors and their norms."""
+    values = sum(_head_sizes(shape, ranks))
+    latent = shape.latent_attention
+    if latent is not None:
+        # Each vector is a norm's input and, normalized, a matrix's.
+        values += 2 * (latent.query_rank + latent.key_value_rank) + latent.rope_head_size
+    elif shape.query_key_norm:
+        query, key, _, _ = _head_sizes(shape, ranks)
+        values += query + key
+    return training.element_bytes * tokens * values
+
+
+def _core(shape: ModelShape, training: TrainingSetup, tokens: int, ranks: int) -> int:
+    heads = -(-shape.num_attention_heads // ranks)
+    if training.flash_attention:
+        return 4 * tokens * heads
+    size = training.element_bytes
+    # Softmax's result, and with dropout the mask and what is left of it.
+    return (2 * size + 1 if training.dropout else size) * tokens * training.sequence_length * heads
+
+
+def _mlp(shape: ModelShape, training: TrainingSetup, tokens: int, inner: int, ranks: int) -> int:
+    inner_tensors = 2 if not shape.gated_mlp else 3 if training.fused_kernels else 4
+    return training.element_bytes * inner_tensors * tokens * -(-inner // ranks)
+
+
+def _experts(shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, tokens: int) -> int:
+    """The router in float32, the tokens as they are sent out, what the experts make of them, and that as sent back.
+
+    k experts a token, in balance: a rank's experts together get as many tokens as it sends, n k times the capacity
+    factor if there is one. The ranks that share an expert each see all of its tokens and 1/t of its values.
+    """
+    experts = shape.experts
+    assert experts is not None
+    own = _sequence_split(tokens, layout.tensor_parallel_size, training)
+    factor = training.expert_capacity_factor or 1
+    sent = _ceil(own * experts.experts_per_token * factor) * layout.expert_tensor_parallel_size
+    size = training.element_bytes
+    router = 2 * 4 * own * experts.num_experts
+    dispatched = 2 * size * sent * shape.hidden_size
+    inner = _mlp(shape, training, sent, experts.ffn_hidden_size, layout.expert_tensor_parallel_size)
+    shared = (
+        _mlp(shape, training, tokens, experts.shared_ffn_hidden_size, layout.tensor_parallel_size)
+        if experts.shared_ffn_hidden_size
+        else 0
+    )
+    return router + dispatched + inner + shared
+
+
+def _ceil(value: float) -> int:
+    return -int(-value // 1)
