@@ -1,8 +1,4 @@
-"""Whole numbers as people write them: 4M is 4,000,000, 4Mi is 4,194,304, 80GB is 80,000,000,000 bytes.
-
-parse_count("2.5M")         # 2_500_000
-parse_bytes("80GiB")        # 85_899_345_920
-"""
+"""Quantities as people write them: 7B, 3.1M, 4e6 and 1_000_000 are exact integers, or an error that says why not."""
 
 from __future__ import annotations
 
@@ -11,36 +7,47 @@ from fractions import Fraction
 
 from ds_accum.errors import UsageError
 
-__all__ = ["LARGEST", "parse_bytes", "parse_count"]
+__all__ = ["LARGEST_QUANTITY", "read_quantity", "read_ratio"]
 
-LARGEST = 10**18
-"""Past it a number is a slip of the hand, not a size of a training."""
+LARGEST_QUANTITY = 10**18
+"""Nothing that is trained has more tokens, samples or parameters, and every number derived stays readable."""
 
-_PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12, "p": 10**15}
-_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
-_NUMBER = re.compile(r"([0-9][0-9_,]{0,30}(?:\.[0-9]{1,18})?) ?([a-zA-Z]{0,3})", re.ASCII)
-
-
-def parse_count(text: str, *, name: str = "the number") -> int:
-    """A positive whole number: 1536, 1_536, 4M (10^6), 4Mi (2^20), 2B (10^9). Raises UsageError."""
-    return _parse(text, {**_PREFIXES, **_BINARY}, name=name, example="1536, 4M (4,000,000) or 4Mi (4,194,304)")
+_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[+]?\d{1,3}))?(?P<unit>[kKmMbBgGtT]?)")
+_DECIMAL = re.compile(r"(?:\d{1,20}(?:\.\d{1,40})?|\.\d{1,40})(?:[eE]-?\d{1,2})?")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
-def parse_bytes(text: str, *, name: str = "the memory") -> int:
-    """A positive number of bytes: 80GB (10^9), 80GiB (2^30), or a plain number. Raises UsageError."""
-    units = {prefix + "b": size for prefix, size in {**_PREFIXES, **_BINARY}.items() if prefix != "b"}
-    return _parse(text, {"": 1, **units}, name=name, example="80GB, 74.5GiB or a number of bytes")
+def read_quantity(text: str, *, name: str) -> int:
+    """A whole number of at least 1; k, M, B (or G) and T stand for powers of 1,000.
+
+    Raises UsageError, with `name` in the sentence, for everything else.
+    """
+    match = _NUMBER.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    if match is None or len(text) > 60:
+        raise UsageError(
+            f"{name} {_shown(text)} is no number",
+            remedy="write it as in 7000000000, 7e9 or 7B (k, M, B and T are powers of 1,000)",
+        )
+    exact = Fraction(match["number"]) * 10 ** int(match["exponent"] or 0) * _UNITS[match["unit"].lower()]
+    if exact > LARGEST_QUANTITY:
+        raise UsageError(f"{name} {_shown(text)} is beyond 10^18", remedy=f"give the real {name}")
+    if exact.denominator != 1:
+        raise UsageError(f"{name} {_shown(text)} is not a whole number", remedy=f"give {name} without a fraction")
+    if exact < 1:
+        raise UsageError(f"{name} must be at least 1, not {_shown(text)}", remedy=f"set {name} to 1 or more")
+    return int(exact)
 
 
-def _parse(text: str, units: dict[str, int], *, name: str, example: str) -> int:
-    found = _NUMBER.fullmatch(text.strip())
-    unit = None if found is None else units.get(found[2].lower())
-    if found is None or unit is None:
-        raise UsageError(f"{name} can't be {text[:40]!r}", remedy=f"write it like {example}")
-    value = Fraction(found[1].replace("_", "").replace(",", "")) * unit
-    if value.denominator != 1:
-        raise UsageError(f"{name} {text[:40]} is not whole", remedy=f"write it like {example}")
-    if not 1 <= value <= LARGEST:
-        limit = "at least 1" if value < 1 else "at most 10^18"
-        raise UsageError(f"{name} must be {limit}, not {text[:40]}", remedy=f"write it like {example}")
-    return int(value)
+def read_ratio(text: str, *, name: str, most: int | None = None) -> Fraction:
+    """A decimal number above 0, exactly as written. Raises UsageError for anything else, and beyond `most`."""
+    if _DECIMAL.fullmatch(text.strip()) is None:
+        raise UsageError(f"{name} {_shown(text)} is no number above 0", remedy="write it as in 0.05")
+    exact = Fraction(text.strip())
+    if exact <= 0 or (most is not None and exact > most):
+        bound = "more than 0" if most is None else f"more than 0 and at most {most}"
+        raise UsageError(f"{name} must be {bound}, not {_shown(text)}", remedy="write it as in 0.05")
+    return exact
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 30 else f"{text[:27]}...")

@@ -25,7 +25,7 @@ from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, total_sent_bytes
 from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import TrainingSetup
+from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
 
 __all__ = ["StepCommunication", "replica_size", "step_communication"]
 
@@ -67,44 +67,38 @@ def step_communication(
     training: TrainingSetup,
     *,
     pipeline_stage: int | None = None,
+    gradient_dtype: Dtype | None = None,
     coalesced: bool = False,
 ) -> StepCommunication:
     """The transfers of one rank; `coalesced`: ZeRO-2 and 3 reduce at the accumulation boundary alone.
 
+    Gradients are sent in `gradient_dtype`; None is what DeepSpeed 0.19.8 does: in the dtype of the parameters, with
+    sequence parallel in float32 (runtime/engine.py:1719-1731, 2182 and runtime/constants.py:236).
     Raises LayoutError where context and sequence parallel do not divide the sequence.
     """
+
+    def of_stage(stage: int) -> StepCommunication:
+        share = rank_share(shape, layout, stage, layers_per_stage=training.layers_per_stage)
+        of_parameters = _of_parameters(share, layout, training, gradient_bytes=gradient_bytes, coalesced=coalesced)
+        transfers = (*of_parameters, *_of_layers(shape, share, layout, training))
+        return StepCommunication(pipeline_stage=stage, transfers=transfers)
+
+    sent_in = gradient_dtype or ("fp32" if layout.sequence_parallel_size > 1 else training.dtype)
+    gradient_bytes = ELEMENT_BYTES[sent_in]
     if pipeline_stage is not None:
-        return _of_stage(shape, layout, training, pipeline_stage, coalesced=coalesced)
+        return of_stage(pipeline_stage)
     last = layout.pipeline_parallel_size - 1
     # The ends hold the embedding and the output, and what is between them sends both ways. Unless somebody chose the
     # layers, or some have experts, no stage between sends more than the first of these, which has the most layers.
     alike = training.layers_per_stage is None and shape.num_expert_layers in (0, shape.num_layers)
     stages = sorted({0, min(1, last), last}) if alike else range(last + 1)
-    candidates = [_of_stage(shape, layout, training, stage, coalesced=coalesced) for stage in stages]
-    return max(candidates, key=lambda candidate: candidate.sent_bytes)
-
-
-def _of_stage(
-    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, pipeline_stage: int, *, coalesced: bool
-) -> StepCommunication:
-    share = rank_share(shape, layout, pipeline_stage, layers_per_stage=training.layers_per_stage)
-    transfers = (
-        *_of_parameters(share, layout, training, coalesced=coalesced),
-        *_of_layers(shape, share, layout, training),
-    )
-    return StepCommunication(pipeline_stage=pipeline_stage, transfers=transfers)
+    return max(map(of_stage, stages), key=lambda candidate: candidate.sent_bytes)
 
 
 def _of_parameters(
-    share: RankShare, layout: ParallelLayout, training: TrainingSetup, *, coalesced: bool
+    share: RankShare, layout: ParallelLayout, training: TrainingSetup, *, gradient_bytes: int, coalesced: bool
 ) -> Iterator[Transfer]:
-    """ZeRO's, once for the experts and once for the rest, and the sum of the gradients of tied embeddings.
-
-    Gradients are sent in the dtype of the parameters, with sequence parallel in float32 (DeepSpeed 0.19.8,
-    runtime/engine.py:1719-1731, 2182 and runtime/constants.py:236).
-    """
-    parameter_bytes = training.element_bytes
-    gradient_bytes = 4 if layout.sequence_parallel_size > 1 else parameter_bytes
+    """ZeRO's, once for the experts and once for the rest, and the sum of the gradients of tied embeddings."""
     groups: tuple[tuple[Group, int, int], ...] = (
         ("data", share.parameters, replica_size(layout)),
         ("expert data", share.expert_parameters, layout.expert_data_parallel_size),
@@ -115,7 +109,7 @@ def _of_parameters(
             parameters=parameters,
             ranks=ranks,
             gradient_accumulation_steps=training.gradient_accumulation_steps,
-            parameter_bytes=parameter_bytes,
+            parameter_bytes=training.element_bytes,
             gradient_bytes=gradient_bytes,
             coalesced=coalesced,
             gathers=gathers_of_a_micro_batch(

@@ -1,0 +1,228 @@
+"""StepAccount: the whole account of one optimizer step, from samples to the bytes that each ZeRO stage sends for it.
+
+    global batch    = micro batch x data parallel x accumulation       tokens = global batch x sequence length
+    micro-batches of a pipeline stage = accumulation: they fill the pipeline and multiply nothing
+    synchronizations = 0 on one replica, 1 where gradients are reduced at the boundary, accumulation where in every
+                       micro-batch
+    parameter gathers = accumulation or twice that in ZeRO-3, 1 in ZeRO-1 and 2
+
+A replica is every rank that holds the same parameters: data, context and sequence parallel ranks reduce together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ds_accum.batch import BatchLedger, ParallelLayout
+from ds_accum.batch.wording import require_integer, show
+from ds_accum.errors import UsageError
+from ds_accum.plan.communication import (
+    Transfer,
+    passed_bytes,
+    replica_size,
+    step_communication,
+    total_sent_bytes,
+    zero_exchanges,
+    zero_transfers,
+)
+from ds_accum.plan.shape import ModelShape
+from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
+
+__all__ = ["ModelSize", "StageAccount", "StepAccount", "account_step"]
+
+ZERO_STAGES = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSize:
+    """What is known of a model: its shape, or its number of parameters alone; and how a value is sent.
+
+    Without a shape the parameters are taken to be even over tensor x pipeline parallel ranks. `gradient_dtype` None is
+    what DeepSpeed sends: that of the parameters, with sequence parallel float32 (0.19.8,
+    `seq_parallel_communication_data_type`).
+    """
+
+    parameters: int
+    shape: ModelShape | None = None
+    dtype: Dtype = "bf16"
+    gradient_dtype: Dtype | None = None
+
+    def __post_init__(self) -> None:
+        require_integer(self.parameters, name="parameters", error=UsageError)
+        if self.shape is not None and self.shape.parameters != self.parameters:
+            raise UsageError(
+                f"{self.shape.name} has {show(self.shape.parameters)} parameters, not {show(self.parameters)}",
+                remedy="give the shape or the number of parameters",
+            )
+
+    @classmethod
+    def of(cls, shape: ModelShape, *, dtype: Dtype = "bf16", gradient_dtype: Dtype | None = None) -> ModelSize:
+        """That of a shape."""
+        return cls(parameters=shape.parameters, shape=shape, dtype=dtype, gradient_dtype=gradient_dtype)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageAccount:
+    """What a ZeRO stage does for one optimizer step.
+
+    `transfers` are those of gradients and parameters, on one rank; none where the model is not known.
+    """
+
+    zero_stage: int
+    reduces_at_boundary: bool
+    synchronizations: int
+    parameter_gathers: int
+    transfers: tuple[Transfer, ...] = ()
+
+    @property
+    def passed_bytes(self) -> int:
+        """Bytes that a rank passes to collectives."""
+        return passed_bytes(self.transfers)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that leave a rank."""
+        return total_sent_bytes(self.transfers)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepAccount:
+    """One optimizer step. `layer_transfers` are what the parallel degrees exchange for it, whatever the ZeRO stage."""
+
+    ledger: BatchLedger
+    layout: ParallelLayout
+    stages: tuple[StageAccount, ...]
+    sequence_length: int | None = None
+    model: ModelSize | None = None
+    pipeline_stage: int = 0
+    layer_transfers: tuple[Transfer, ...] = ()
+
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Token positions of all ranks, None without a sequence length."""
+        length = self.sequence_length
+        return None if length is None else self.ledger.tokens_per_step(sequence_length=length)
+
+    @property
+    def micro_batches_per_pipeline_stage(self) -> int:
+        """The micro-batches that go through every pipeline stage in one optimizer step: the accumulation steps."""
+        return self.ledger.gradient_accumulation_steps
+
+
+def account_step(
+    ledger: BatchLedger,
+    layout: ParallelLayout,
+    *,
+    sequence_length: int | None = None,
+    model: ModelSize | None = None,
+    coalesced: bool = False,
+) -> StepAccount:
+    """The account under each ZeRO stage; `coalesced`: ZeRO-2 and 3 reduce at the accumulation boundary alone.
+
+    Raises UsageError where the ledger's data parallel size is not the layout's, LayoutError where the layout does not
+    fit the model.
+    """
+    if ledger.data_parallel_size != layout.data_parallel_size:
+        raise UsageError(
+            f"the batch is cut for data parallel {show(ledger.data_parallel_size)}, and {layout.describe()}",
+            remedy="take the data parallel size from the layout",
+        )
+    if sequence_length is not None:
+        require_integer(sequence_length, name="sequence length", error=UsageError)
+    by_stage, layers, pipeline_stage = _transfers(ledger, layout, sequence_length, model, coalesced=coalesced)
+    stages = tuple(
+        _stage(stage, ledger, layout, transfers, coalesced=coalesced)
+        for stage, transfers in zip(ZERO_STAGES, by_stage, strict=True)
+    )
+    return StepAccount(
+        ledger=ledger,
+        layout=layout,
+        stages=stages,
+        sequence_length=sequence_length,
+        model=model,
+        pipeline_stage=pipeline_stage,
+        layer_transfers=layers,
+    )
+
+
+def _stage(
+    zero_stage: int,
+    ledger: BatchLedger,
+    layout: ParallelLayout,
+    transfers: tuple[Transfer, ...],
+    *,
+    coalesced: bool,
+) -> StageAccount:
+    ranks = replica_size(layout)
+    exchanges = zero_exchanges(zero_stage, tensors=(ranks,), ranks=ranks, coalesced=coalesced)
+    at_boundary = not exchanges.reduction.every_micro_batch
+    # Counted over all ranks that reduce together, which are more than data parallel under context or sequence parallel.
+    of_replicas = replace(ledger, data_parallel_size=ranks)
+    gathers = 0
+    if ranks > 1 and exchanges.gathering is not None:
+        gathers = exchanges.gathering.times(ledger.gradient_accumulation_steps)
+    known = [transfer.times for transfer in transfers if transfer.name == "parameters"]
+    return StageAccount(
+        zero_stage=zero_stage,
+        reduces_at_boundary=at_boundary,
+        synchronizations=of_replicas.synchronizations_per_step(reduce_at_boundary=at_boundary),
+        parameter_gathers=known[0] if known else gathers,
+        transfers=transfers,
+    )
+
+
+def _transfers(
+    ledger: BatchLedger,
+    layout: ParallelLayout,
+    sequence_length: int | None,
+    model: ModelSize | None,
+    *,
+    coalesced: bool,
+) -> tuple[list[tuple[Transfer, ...]], tuple[Transfer, ...], int]:
+    """Those of each ZeRO stage, those of the layers, and the pipeline stage whose rank they are of."""
+    if model is None:
+        return [()] * len(ZERO_STAGES), (), 0
+    parameter_bytes = ELEMENT_BYTES[model.dtype]
+    gradient_bytes = ELEMENT_BYTES[model.gradient_dtype or model.dtype]
+    if model.gradient_dtype is None and layout.sequence_parallel_size > 1:
+        gradient_bytes = ELEMENT_BYTES["fp32"]
+    if model.shape is None or sequence_length is None:
+        of_rank = -(-model.parameters // (layout.tensor_parallel_size * layout.pipeline_parallel_size))
+        every_stage = [
+            zero_transfers(
+                stage,
+                parameters=of_rank,
+                ranks=replica_size(layout),
+                gradient_accumulation_steps=ledger.gradient_accumulation_steps,
+                parameter_bytes=parameter_bytes,
+                gradient_bytes=gradient_bytes,
+                coalesced=coalesced,
+            )
+            for stage in ZERO_STAGES
+        ]
+        return every_stage, (), 0
+    trainings = [
+        TrainingSetup(
+            zero_stage=stage,
+            micro_batch_size=ledger.micro_batch_size,
+            gradient_accumulation_steps=ledger.gradient_accumulation_steps,
+            sequence_length=sequence_length,
+            dtype=model.dtype,
+        )
+        for stage in ZERO_STAGES
+    ]
+    busiest = step_communication(model.shape, layout, trainings[1], coalesced=coalesced)
+    found = [
+        step_communication(
+            model.shape,
+            layout,
+            training,
+            pipeline_stage=busiest.pipeline_stage,
+            gradient_dtype=model.gradient_dtype,
+            coalesced=coalesced,
+        ).transfers
+        for training in trainings
+    ]
+    by_stage = [tuple(item for item in transfers if item.group in ("data", "expert data")) for transfers in found]
+    layers = tuple(item for item in found[0] if item.group not in ("data", "expert data"))
+    return by_stage, layers, busiest.pipeline_stage
