@@ -42,7 +42,6 @@ __all__ = [
     "StepTime",
     "paces_of",
     "step_time",
-    "with_gradients_in",
 ]
 
 TimePart = Literal[
@@ -213,21 +212,6 @@ def paces_of(
     )
 
 
-def with_gradients_in(transfers: tuple[Transfer, ...], training: TrainingSetup) -> tuple[Transfer, ...]:
-    """The transfers where gradients travel in the dtype that they add up in (`communication_data_type`)."""
-    from dataclasses import replace
-
-    ratio = ELEMENT_BYTES[training.accumulation_dtype] // training.element_bytes
-    if ratio <= 1:
-        return transfers
-    return tuple(
-        replace(transfer, bytes_each=transfer.bytes_each * ratio)
-        if transfer.name.endswith("gradients") and transfer.group in ("data", "expert data")
-        else transfer
-        for transfer in transfers
-    )
-
-
 def _pace_of(
     shape: ModelShape,
     layout: ParallelLayout,
@@ -238,11 +222,8 @@ def _pace_of(
 ) -> StagePace:
     share = rank_share(shape, layout, stage)
     communication = step_communication(shape, layout, training, pipeline_stage=stage)
-    transfers = communication.transfers
-    if layout.sequence_parallel_size == 1:  # else they are in float32 already
-        transfers = with_gradients_in(transfers, training)
     seconds: dict[str, list[float]] = {}
-    for transfer in transfers:
+    for transfer in communication.transfers:
         name, fixed, per_sample = _seconds_of(transfer, share, layout, training, hardware, assumptions)
         so_far = seconds.setdefault(name, [0.0, 0.0])
         so_far[0] += fixed

@@ -112,9 +112,9 @@ def _precision(training: TrainingSetup) -> dict[str, Any]:
         return {}
     said: dict[str, Any] = {training.dtype: {"enabled": True}}
     if training.accumulation_dtype != training.dtype:
-        # Without the second the sum would be rounded to the model's dtype before it is reduced.
         said["data_types"] = {"grad_accum_dtype": training.accumulation_dtype}
-        said["communication_data_type"] = training.accumulation_dtype
+    if training.sent_dtype != training.dtype:
+        said["communication_data_type"] = training.sent_dtype
     return said
 
 

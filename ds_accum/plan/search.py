@@ -22,7 +22,7 @@ from ds_accum.batch.divisibility import divisors
 from ds_accum.batch.wording import require_integer
 from ds_accum.errors import LayoutError, UsageError
 from ds_accum.plan.communication import StepCommunication, step_communication
-from ds_accum.plan.cost import CostAssumptions, StepTime, paces_of, step_time, with_gradients_in
+from ds_accum.plan.cost import CostAssumptions, StepTime, paces_of, step_time
 from ds_accum.plan.hardware import Hardware
 from ds_accum.plan.layouts import Limits, RefusedDegree, legal_layouts, refused_degrees, ways_to_train
 from ds_accum.plan.memory import MemoryEstimate, estimate_memory
@@ -30,7 +30,7 @@ from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.targets import resolve_target
 from ds_accum.plan.training import TrainingSetup
 
-__all__ = ["Dropped", "Miss", "Plan", "PlannedLayout", "Reason", "bubble_share", "plan_batch"]
+__all__ = ["Dropped", "Miss", "Plan", "PlannedLayout", "Reason", "bubble_share", "default_training", "plan_batch"]
 
 Reason = Literal["memory", "host memory", "bubble", "batch", "layout"]
 
@@ -138,9 +138,9 @@ def plan_batch(
 ) -> Plan:
     """The plan; `most` layouts of it, and as many splits, are worked out in full.
 
-    `training` says what is the same for all layouts: dtype, grad_accum_dtype, optimizer, flash_attention,
-    megatron_sequence_parallel (where there is tensor parallelism), buckets; its stage, sizes, recompute and offload
-    are what the search varies. Left out, it is bf16 that adds up in float32, AdamW and FlashAttention.
+    `training` says what is the same for all layouts: dtype, grad_accum_dtype, communication_dtype, optimizer,
+    flash_attention, megatron_sequence_parallel (where there is tensor parallelism), buckets; its stage, sizes,
+    recompute and offload are what the search varies. Left out, it is `default_training`.
 
     Raises BatchError where no legal layout meets the target exactly, UsageError for numbers out of range. That nothing
     fits is no error: `layouts` is empty then, and `dropped` says what came closest.
@@ -185,14 +185,15 @@ def plan_batch(
 
 
 def default_training(sequence_length: int) -> TrainingSetup:
-    """bf16 that adds up in float32, AdamW, FlashAttention, and Megatron's sequence parallel with tensor parallel."""
+    """bf16 whose gradients add up and travel in float32, AdamW, FlashAttention, and Megatron's sequence parallel."""
     return TrainingSetup(
-        zero_stage=0,
+        zero_stage=1,
         micro_batch_size=1,
         gradient_accumulation_steps=1,
         sequence_length=sequence_length,
         dtype="bf16",
         grad_accum_dtype="fp32",
+        communication_dtype="fp32",
         megatron_sequence_parallel=True,
     )
 
@@ -279,8 +280,6 @@ class _Search:
         """A candidate with its memory by part and its transfers."""
         layout, training = candidate.layout, candidate.training
         communication = step_communication(self.shape, layout, training, pipeline_stage=candidate.step.pipeline_stage)
-        if layout.sequence_parallel_size == 1:
-            communication = replace(communication, transfers=with_gradients_in(communication.transfers, training))
         return PlannedLayout(
             layout=layout,
             ledger=_ledger(layout, training),

@@ -1,6 +1,6 @@
 """Whole numbers as people write them: 4M is 4,000,000, 4Mi is 4,194,304, 80GB is 80,000,000,000 bytes.
 
-parse_count("2.5M")         # 2_500_000
+parse_count("4Mi")          # 4_194_304
 parse_bytes("80GiB")        # 85_899_345_920
 """
 
