@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "init": "Write a config to start from.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "lsp": "Run the language server, for editors.",
+    "plan": "Find the layouts that fit a model on GPUs, best first.",
     "rule": "Explain what a finding means, with examples.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
     "steps": "Summarize and plot the step log of a run.",

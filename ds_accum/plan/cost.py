@@ -201,15 +201,18 @@ def paces_of(
     hardware: Hardware,
     assumptions: CostAssumptions,
 ) -> tuple[StagePace, ...]:
-    """The pace of each stage that can be the slowest: the ends, and one between. `training` is of 1 sample, 1 step.
+    """The pace of each stage that can be the slowest: the ends, the second and the middle one.
+
+    `training` is of 1 sample and 1 step.
 
     Every transfer either grows with the samples of a micro-batch or not at all, so that one call serves all sizes.
     Raises UsageError where the GPU does not compute in the dtype.
     """
     last = layout.pipeline_parallel_size - 1
-    return tuple(
-        _pace_of(shape, layout, training, hardware, assumptions, stage) for stage in sorted({0, min(1, last), last})
-    )
+    stages = {0, min(1, last), last}
+    if shape.num_expert_layers not in (0, shape.num_layers):
+        stages.add(last // 2)  # the first layers of such a model are often dense
+    return tuple(_pace_of(shape, layout, training, hardware, assumptions, stage) for stage in sorted(stages))
 
 
 def _pace_of(

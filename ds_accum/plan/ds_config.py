@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from ds_accum.errors import UsageError
-from ds_accum.plan.search import PlannedLayout
+from ds_accum.plan.planned import PlannedLayout
 from ds_accum.plan.training import Optimizer, TrainingSetup
 
 __all__ = ["beyond_the_config", "config_text", "deepspeed_config", "launch_degrees", "writable_optimizers"]
@@ -89,7 +89,7 @@ def beyond_the_config(planned: PlannedLayout) -> tuple[str, ...]:
             f"build the model with tensor parallel {layout.tensor_parallel_size}{also}, and pass its mpu to initialize"
         )
     if layout.pipeline_parallel_size > 1:
-        said.append(f"build a PipelineModule of {layout.pipeline_parallel_size} stages, cut by layers")
+        said.append(f"build a PipelineModule of {layout.pipeline_parallel_size} stages, each of as many layers")
     if layout.sequence_parallel_size > 1:
         said.append(
             f"wrap attention for Ulysses over {layout.sequence_parallel_size} ranks, and pass their mpu to initialize"

@@ -13,114 +13,25 @@ timed once for all micro-batch sizes, with which they grow in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ds_accum.batch import BatchLedger, ParallelLayout
 from ds_accum.batch.divisibility import divisors
 from ds_accum.batch.wording import require_integer
 from ds_accum.errors import LayoutError, UsageError
-from ds_accum.plan.communication import StepCommunication, step_communication
+from ds_accum.plan.communication import step_communication
 from ds_accum.plan.cost import CostAssumptions, StepTime, paces_of, step_time
 from ds_accum.plan.hardware import Hardware
-from ds_accum.plan.layouts import Limits, RefusedDegree, legal_layouts, refused_degrees, ways_to_train
-from ds_accum.plan.memory import MemoryEstimate, estimate_memory
+from ds_accum.plan.layouts import Limits, legal_layouts, refused_degrees, ways_to_train
+from ds_accum.plan.memory import estimate_memory
+from ds_accum.plan.pipeline import bubble_share
+from ds_accum.plan.planned import REASONS, Dropped, Miss, Plan, PlannedLayout, Reason
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.targets import resolve_target
 from ds_accum.plan.training import TrainingSetup
 
-__all__ = ["Dropped", "Miss", "Plan", "PlannedLayout", "Reason", "bubble_share", "default_training", "plan_batch"]
-
-Reason = Literal["memory", "host memory", "bubble", "batch", "layout"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedLayout:
-    """One layout that fits, with all that it was judged by."""
-
-    layout: ParallelLayout
-    ledger: BatchLedger
-    training: TrainingSetup
-    memory: MemoryEstimate
-    step: StepTime
-    communication: StepCommunication
-
-    @property
-    def bubble_share(self) -> float:
-        """The idle share of the pipeline's time, from 0 to 1."""
-        return bubble_share(self.layout.pipeline_parallel_size, self.ledger.gradient_accumulation_steps)
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Of all GPUs together."""
-        return self.ledger.tokens_per_step(sequence_length=self.training.sequence_length) / self.step.step_seconds
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Miss:
-    """The layout that came closest among those dropped for one reason.
-
-    `needed` and `available` are bytes for memory, shares for the bubble.
-    """
-
-    layout: ParallelLayout
-    ledger: BatchLedger
-    training: TrainingSetup
-    needed: float
-    available: float
-
-    @property
-    def factor(self) -> float:
-        """How many times what there is it would need."""
-        return self.needed / self.available if self.available else float("inf")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dropped:
-    """How many layouts were dropped for a reason, and the one that missed by least (None: a batch that is uneven)."""
-
-    reason: Reason
-    count: int
-    nearest: Miss | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What was asked, the layouts that fit, best first, and what was dropped.
-
-    `layouts` holds the first of `fitting`; `splits` the best of every way to divide the GPUs, best first.
-    """
-
-    shape: ModelShape
-    hardware: Hardware
-    world_size: int
-    sequence_length: int
-    global_batch_size: int
-    limits: Limits
-    assumptions: CostAssumptions
-    considered: int
-    fitting: int
-    layouts: tuple[PlannedLayout, ...]
-    splits: tuple[PlannedLayout, ...]
-    dropped: tuple[Dropped, ...]
-    refused: tuple[RefusedDegree, ...]
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Token positions of one optimizer step."""
-        return self.global_batch_size * self.sequence_length
-
-    def model_flops_share(self, planned: PlannedLayout) -> float:
-        """Of the peak of all GPUs, what goes into the model's own arithmetic (model FLOPs utilization), 0 to 1."""
-        operations = self.shape.flops_per_token(self.sequence_length) * self.tokens_per_step
-        peak = self.hardware.peak_in(planned.training.dtype) * self.world_size
-        return operations / (planned.step.step_seconds * peak)
-
-
-def bubble_share(stages: int, micro_batches: int) -> float:
-    """(p - 1) / (m + p - 1): Narayanan et al. 2021, arXiv 2104.04473, section 2.2, as a share of the whole."""
-    return (stages - 1) / (micro_batches + stages - 1)
+__all__ = ["default_training", "plan_batch"]
 
 
 def plan_batch(
@@ -200,28 +111,30 @@ def default_training(sequence_length: int) -> TrainingSetup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Candidate:
-    """A layout that fits, before anything is worked out that only a reader needs."""
+    """A layout that fits, before anything is worked out that only a reader needs. `way` is of 1 sample, 1 step."""
 
     layout: ParallelLayout
-    training: TrainingSetup
+    way: TrainingSetup
+    micro_batch_size: int
+    gradient_accumulation_steps: int
     step: StepTime
 
 
 def _order(candidate: _Candidate) -> tuple[object, ...]:
     """Fastest first; of equals the one with the least machinery, so that the answer is always the same."""
-    layout, training = candidate.layout, candidate.training
+    layout, way = candidate.layout, candidate.way
     return (
         candidate.step.step_seconds,
-        training.zero_stage,
-        ("none", "selective", "full").index(training.recompute),
-        training.offload_optimizer,
-        training.offload_parameters,
+        way.zero_stage,
+        ("none", "selective", "full").index(way.recompute),
+        way.offload_optimizer != "none",
+        way.offload_parameters != "none",
         layout.pipeline_parallel_size,
         layout.tensor_parallel_size,
         layout.context_parallel_size,
         layout.sequence_parallel_size,
         layout.expert_parallel_size,
-        training.micro_batch_size,
+        candidate.micro_batch_size,
     )
 
 
@@ -248,22 +161,20 @@ class _Search:
 
     def try_layout(self, layout: ParallelLayout, base: TrainingSetup) -> None:
         """All ways to train and all micro-batch sizes of one layout."""
-        sizes = self._micro_batch_sizes(layout)
-        ways = list(
-            ways_to_train(
-                layout,
-                self.limits,
-                dtype=base.dtype,
-                accumulates_in_fp32=base.accumulation_dtype == "fp32",
-                flash_attention=base.flash_attention,
-            )
+        ways = ways_to_train(
+            layout,
+            self.limits,
+            dtype=base.dtype,
+            accumulates_in_fp32=base.accumulation_dtype == "fp32",
+            flash_attention=base.flash_attention,
         )
-        if not sizes:
-            self.considered += len(ways)
-            self._count("batch", len(ways))
-            return
+        sizes = self._micro_batch_sizes(layout)
         for stage, recompute, optimizer_place, parameter_place in ways:
-            training = replace(
+            self.considered += len(sizes) or 1
+            if not sizes:
+                self._count("batch", 1)
+                continue
+            way = replace(
                 base,
                 zero_stage=stage,
                 recompute=recompute,
@@ -273,28 +184,31 @@ class _Search:
                 overlap_comm=True if stage == 2 else base.overlap_comm,
                 megatron_sequence_parallel=base.megatron_sequence_parallel and _splits_sequence(layout, base),
             )
-            self.considered += len(sizes)
-            self._try_way(layout, training, sizes)
+            try:
+                self._try_way(layout, way, sizes)
+            except LayoutError:  # the model can't be cut like this, as the account of its memory finds out
+                self._count("layout", len(sizes))
 
     def in_full(self, candidate: _Candidate) -> PlannedLayout:
         """A candidate with its memory by part and its transfers."""
-        layout, training = candidate.layout, candidate.training
-        communication = step_communication(self.shape, layout, training, pipeline_stage=candidate.step.pipeline_stage)
+        layout = candidate.layout
+        training = self._sized(layout, candidate.way, candidate.micro_batch_size)
         return PlannedLayout(
             layout=layout,
             ledger=_ledger(layout, training),
             training=training,
             memory=estimate_memory(self.shape, layout, training),
             step=candidate.step,
-            communication=communication,
+            communication=step_communication(
+                self.shape, layout, training, pipeline_stage=candidate.step.pipeline_stage
+            ),
         )
 
     def dropped(self) -> tuple[Dropped, ...]:
         """By reason, in a fixed order."""
-        order: tuple[Reason, ...] = ("memory", "host memory", "bubble", "batch", "layout")
         return tuple(
             Dropped(reason=reason, count=self._counts[reason], nearest=self._nearest.get(reason))
-            for reason in order
+            for reason in REASONS
             if reason in self._counts
         )
 
@@ -307,93 +221,91 @@ class _Search:
         most = self.limits.max_micro_batch_size
         return tuple(size for size in of_rank if most is None or size <= most)
 
-    def _try_way(self, layout: ParallelLayout, training: TrainingSetup, sizes: Sequence[int]) -> None:
-        of_rank = self.batch // layout.data_parallel_size
-        sized = [
-            replace(training, micro_batch_size=size, gradient_accumulation_steps=of_rank // size) for size in sizes
-        ]
-        kept = list(self._within_bubble(layout, sized))
-        try:
-            fitting = self._that_fit(layout, kept)
-        except LayoutError:  # the model can't be cut like this, as the account of its memory finds out
-            self._count("layout", len(kept))
-            return
+    def _sized(self, layout: ParallelLayout, way: TrainingSetup, micro_batch_size: int) -> TrainingSetup:
+        accumulation = self.batch // (layout.data_parallel_size * micro_batch_size)
+        return replace(way, micro_batch_size=micro_batch_size, gradient_accumulation_steps=accumulation)
+
+    def _try_way(self, layout: ParallelLayout, way: TrainingSetup, sizes: Sequence[int]) -> None:
+        fitting = self._that_fit(layout, way, self._within_bubble(layout, way, sizes))
         if not fitting:
             return
-        paces = paces_of(self.shape, layout, training, self.hardware, self.assumptions)
-        for setup in fitting:
-            step = step_time(
-                paces,
-                micro_batch_size=setup.micro_batch_size,
-                gradient_accumulation_steps=setup.gradient_accumulation_steps,
+        paces = paces_of(self.shape, layout, way, self.hardware, self.assumptions)
+        for size in fitting:
+            accumulation = self.batch // (layout.data_parallel_size * size)
+            self.fitting.append(
+                _Candidate(
+                    layout=layout,
+                    way=way,
+                    micro_batch_size=size,
+                    gradient_accumulation_steps=accumulation,
+                    step=step_time(paces, micro_batch_size=size, gradient_accumulation_steps=accumulation),
+                )
             )
-            self.fitting.append(_Candidate(layout=layout, training=setup, step=step))
 
-    def _within_bubble(self, layout: ParallelLayout, setups: Sequence[TrainingSetup]) -> Iterator[TrainingSetup]:
+    def _within_bubble(self, layout: ParallelLayout, way: TrainingSetup, sizes: Sequence[int]) -> Sequence[int]:
         most = self.limits.max_bubble
-        for setup in setups:
-            share = bubble_share(layout.pipeline_parallel_size, setup.gradient_accumulation_steps)
-            if most is None or share <= most:
-                yield setup
+        if most is None:
+            return sizes
+        kept = []
+        for size in sizes:
+            accumulation = self.batch // (layout.data_parallel_size * size)
+            share = bubble_share(layout.pipeline_parallel_size, accumulation)
+            if share <= most:
+                kept.append(size)
             else:
                 self._count("bubble", 1)
-                self._note_miss("bubble", layout, setup, needed=share, available=most)
+                miss = _miss(layout, self._sized(layout, way, size), needed=float(share), available=most)
+                self._keep_nearer("bubble", miss)
+        return kept
 
-    def _that_fit(self, layout: ParallelLayout, setups: Sequence[TrainingSetup]) -> list[TrainingSetup]:
-        """Those whose memory is there. `setups` ascend in the micro-batch; see the module on what is not tried."""
-        single = [setup for setup in setups if setup.gradient_accumulation_steps == 1]
-        several = setups[: len(setups) - len(single)]
-        fitting: list[TrainingSetup] = []
-        for group in (several, single):
+    def _that_fit(self, layout: ParallelLayout, way: TrainingSetup, sizes: Sequence[int]) -> list[int]:
+        """Those whose memory is there. `sizes` ascend; see the module on which are not tried."""
+        all_at_once = self.batch // layout.data_parallel_size
+        several = [size for size in sizes if size != all_at_once]
+        fitting: list[int] = []
+        for group in (several, sizes[len(several) :]):
             low, high = 0, len(group)  # those below `low` fit, those from `high` on do not
             while low < high:
                 middle = (low + high) // 2
-                if self._fits(layout, group[middle]):
+                if self._objection(layout, self._sized(layout, way, group[middle])) is None:
                     low = middle + 1
                 else:
                     high = middle
             fitting += group[:low]
             if low < len(group):
-                reason = self._note_memory(layout, group[low])
+                # The smallest that does not fit is the one that misses by least.
+                found = self._objection(layout, self._sized(layout, way, group[low]))
+                assert found is not None, "the search ended on a size that does not fit"
+                reason, miss = found
                 self._count(reason, len(group) - low)
+                self._keep_nearer(reason, miss)
         return fitting
 
-    def _fits(self, layout: ParallelLayout, setup: TrainingSetup) -> bool:
-        memory = estimate_memory(self.shape, layout, setup)
-        return memory.peak_bytes <= self.hardware.memory_bytes and not self._overfills_host(layout, memory)
+    def _objection(self, layout: ParallelLayout, training: TrainingSetup) -> tuple[Reason, Miss] | None:
+        """Which memory is too small, and by how much; None where it fits."""
+        memory = estimate_memory(self.shape, layout, training)
+        of_host = self.limits.host_memory_bytes
+        on_host = memory.host_bytes * min(self.hardware.gpus_per_node, layout.world_size)
+        needs: tuple[tuple[Reason, int, int | None], ...] = (
+            ("memory", memory.peak_bytes, self.hardware.memory_bytes),
+            ("host memory", on_host, of_host),
+        )
+        for reason, needed, available in needs:
+            if available is not None and needed > available:
+                return reason, _miss(layout, training, needed=needed, available=available)
+        return None
 
-    def _overfills_host(self, layout: ParallelLayout, memory: MemoryEstimate) -> bool:
-        there = self.limits.host_memory_bytes
-        return there is not None and self._host_bytes(layout, memory) > there
-
-    def _host_bytes(self, layout: ParallelLayout, memory: MemoryEstimate) -> int:
-        """Of one node."""
-        return memory.host_bytes * min(self.hardware.gpus_per_node, layout.world_size)
-
-    def _note_memory(self, layout: ParallelLayout, setup: TrainingSetup) -> Reason:
-        """Why the smallest micro-batch that does not fit does not."""
-        memory = estimate_memory(self.shape, layout, setup)
-        there = self.hardware.memory_bytes
-        if memory.peak_bytes > there:
-            self._note_miss("memory", layout, setup, needed=memory.peak_bytes, available=there)
-            return "memory"
-        on_host = self.limits.host_memory_bytes
-        assert on_host is not None, "what fits on the GPU can only miss on the host"
-        self._note_miss("host memory", layout, setup, needed=self._host_bytes(layout, memory), available=on_host)
-        return "host memory"
-
-    def _note_miss(
-        self, reason: Reason, layout: ParallelLayout, setup: TrainingSetup, *, needed: float, available: float
-    ) -> None:
+    def _keep_nearer(self, reason: Reason, miss: Miss) -> None:
         best = self._nearest.get(reason)
-        if best is None or needed < best.needed:
-            self._nearest[reason] = Miss(
-                layout=layout, ledger=_ledger(layout, setup), training=setup, needed=needed, available=available
-            )
+        if best is None or miss.needed < best.needed:
+            self._nearest[reason] = miss
 
     def _count(self, reason: Reason, number: int) -> None:
-        if number:
-            self._counts[reason] = self._counts.get(reason, 0) + number
+        self._counts[reason] = self._counts.get(reason, 0) + number
+
+
+def _miss(layout: ParallelLayout, training: TrainingSetup, *, needed: float, available: float) -> Miss:
+    return Miss(layout=layout, ledger=_ledger(layout, training), training=training, needed=needed, available=available)
 
 
 def _splits_sequence(layout: ParallelLayout, training: TrainingSetup) -> bool:
