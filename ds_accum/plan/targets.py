@@ -83,13 +83,13 @@ def _nearest_tokens(tokens: int, sequence_length: int, sizes: Collection[int]) -
     """The nearest batches in tokens that some layout meets, and those that the widest data parallelism does."""
     largest = max(sizes)
     whole = tokens // sequence_length
-    just = _samples(nearest_of(whole, sizes), sequence_length)
+    just = _samples(_batches_around(whole, sizes), sequence_length)
     said = f"the nearest that a layout meets: {show_list(just)}"
-    wide = _samples(nearest_of(whole, (largest,)), sequence_length)
+    wide = _samples(_batches_around(whole, (largest,)), sequence_length)
     return said if wide == just else f"{said}; with data parallel {largest}: {show_list(wide)}"
 
 
-def nearest_of(whole: int, sizes: Collection[int]) -> list[int]:
+def _batches_around(whole: int, sizes: Collection[int]) -> list[int]:
     """The batches around a target between `whole` and `whole` + 1 samples."""
     below = max(whole // size * size for size in sizes)
     above = min((whole // size + 1) * size for size in sizes)
@@ -97,4 +97,7 @@ def nearest_of(whole: int, sizes: Collection[int]) -> list[int]:
 
 
 def _samples(batches: list[int], sequence_length: int) -> list[str]:
-    return [f"{show(batch * sequence_length)} ({show(batch)} samples)" for batch in batches]
+    return [
+        f"{show(batch * sequence_length)} ({'1 sample' if batch == 1 else f'{show(batch)} samples'})"
+        for batch in batches
+    ]
