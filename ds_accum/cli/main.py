@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "completion": "Print the script that completes commands in a shell.",
     "env": "Print versions and what was detected, for a bug report.",
     "init": "Write a config to start from.",
+    "ledger": "Account for one optimizer step: samples, tokens, bytes, steps.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "lsp": "Run the language server, for editors.",
     "plan": "Find the layouts that fit a model on GPUs, best first.",

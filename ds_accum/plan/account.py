@@ -19,18 +19,23 @@ from ds_accum.errors import UsageError
 from ds_accum.plan.communication import (
     Transfer,
     passed_bytes,
+    rank_share,
     replica_size,
     step_communication,
     total_sent_bytes,
     zero_exchanges,
     zero_transfers,
 )
+from ds_accum.plan.memory.checks import require_legal
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
 
 __all__ = ["ModelSize", "StageAccount", "StepAccount", "account_step"]
 
 ZERO_STAGES = (0, 1, 2, 3)
+
+_LARGEST = 10**12
+"""No batch, sequence or world is near it; the numbers in a report stay readable."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +59,16 @@ class ModelSize:
                 f"{self.shape.name} has {show(self.shape.parameters)} parameters, not {show(self.parameters)}",
                 remedy="give the shape or the number of parameters",
             )
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of one parameter as it is gathered."""
+        return ELEMENT_BYTES[self.dtype]
+
+    def gradient_bytes(self, layout: ParallelLayout) -> int:
+        """Bytes of one gradient as it is reduced."""
+        default: Dtype = "fp32" if layout.sequence_parallel_size > 1 else self.dtype
+        return ELEMENT_BYTES[self.gradient_dtype or default]
 
     @classmethod
     def of(cls, shape: ModelShape, *, dtype: Dtype = "bf16", gradient_dtype: Dtype | None = None) -> ModelSize:
@@ -104,9 +119,24 @@ class StepAccount:
         return None if length is None else self.ledger.tokens_per_step(sequence_length=length)
 
     @property
+    def rank_parameters(self) -> tuple[int, int] | None:
+        """Parameters of one rank before ZeRO shards them: those that are no experts', and those of its experts."""
+        if self.model is None:
+            return None
+        if self.model.shape is None or self.sequence_length is None:
+            return even_share(self.model, self.layout), 0
+        share = rank_share(self.model.shape, self.layout, self.pipeline_stage)
+        return share.parameters, share.expert_parameters
+
+    @property
     def micro_batches_per_pipeline_stage(self) -> int:
         """The micro-batches that go through every pipeline stage in one optimizer step: the accumulation steps."""
         return self.ledger.gradient_accumulation_steps
+
+
+def even_share(model: ModelSize, layout: ParallelLayout) -> int:
+    """Parameters of one rank where nothing is known but their number: an even part of tensor x pipeline, rounded up."""
+    return -(-model.parameters // (layout.tensor_parallel_size * layout.pipeline_parallel_size))
 
 
 def account_step(
@@ -129,6 +159,11 @@ def account_step(
         )
     if sequence_length is not None:
         require_integer(sequence_length, name="sequence length", error=UsageError)
+    for name, size in (("global batch", ledger.global_batch_size), ("sequence length", sequence_length or 1)):
+        if size > _LARGEST:
+            raise UsageError(f"{name} {show(size)} is beyond 10^12", remedy=f"give the real {name}")
+    if layout.world_size > _LARGEST:
+        raise UsageError(f"world {show(layout.world_size)} is beyond 10^12", remedy="give the real number of ranks")
     by_stage, layers, pipeline_stage = _transfers(ledger, layout, sequence_length, model, coalesced=coalesced)
     stages = tuple(
         _stage(stage, ledger, layout, transfers, coalesced=coalesced)
@@ -182,20 +217,16 @@ def _transfers(
     """Those of each ZeRO stage, those of the layers, and the pipeline stage whose rank they are of."""
     if model is None:
         return [()] * len(ZERO_STAGES), (), 0
-    parameter_bytes = ELEMENT_BYTES[model.dtype]
-    gradient_bytes = ELEMENT_BYTES[model.gradient_dtype or model.dtype]
-    if model.gradient_dtype is None and layout.sequence_parallel_size > 1:
-        gradient_bytes = ELEMENT_BYTES["fp32"]
     if model.shape is None or sequence_length is None:
-        of_rank = -(-model.parameters // (layout.tensor_parallel_size * layout.pipeline_parallel_size))
+        of_rank = even_share(model, layout)
         every_stage = [
             zero_transfers(
                 stage,
                 parameters=of_rank,
                 ranks=replica_size(layout),
                 gradient_accumulation_steps=ledger.gradient_accumulation_steps,
-                parameter_bytes=parameter_bytes,
-                gradient_bytes=gradient_bytes,
+                parameter_bytes=model.parameter_bytes,
+                gradient_bytes=model.gradient_bytes(layout),
                 coalesced=coalesced,
             )
             for stage in ZERO_STAGES
@@ -212,6 +243,7 @@ def _transfers(
         for stage in ZERO_STAGES
     ]
     busiest = step_communication(model.shape, layout, trainings[1], coalesced=coalesced)
+    require_legal(model.shape, layout, trainings[0])
     found = [
         step_communication(
             model.shape,

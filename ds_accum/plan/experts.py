@@ -212,7 +212,7 @@ def account_experts(
     if experts % parallel:
         near = nearest_divisors(experts, parallel)
         raise LayoutError(
-            f"{experts} experts are not a multiple of expert parallel {show(parallel)} "
+            f"{experts} experts are not a multiple of expert parallel {show(parallel)}"
             f" (remainder {experts % parallel})",
             remedy=f"set expert parallel to {show_values(near.values)}",
         )

@@ -12,8 +12,10 @@ __all__ = ["LARGEST_QUANTITY", "read_quantity", "read_ratio"]
 LARGEST_QUANTITY = 10**18
 """Nothing that is trained has more tokens, samples or parameters, and every number derived stays readable."""
 
-_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[+]?\d{1,3}))?(?P<unit>[kKmMbBgGtT]?)")
-_DECIMAL = re.compile(r"(?:\d{1,20}(?:\.\d{1,40})?|\.\d{1,40})(?:[eE]-?\d{1,2})?")
+_NUMBER = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[+]?\d{1,3}))?(?P<unit>[kKmMbBgGtT]?)", re.ASCII
+)
+_DECIMAL = re.compile(r"(?:\d{1,20}(?:\.\d{1,40})?|\.\d{1,40})(?:[eE]-?\d{1,2})?", re.ASCII)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 

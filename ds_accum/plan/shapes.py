@@ -281,9 +281,10 @@ def _gpt2(values: _Values) -> ModelShape:
 
 def _gpt_neox(values: _Values) -> ModelShape:
     bias = values.truth("attention_bias", default=True)
+    common = values.common()
     changed = {"norm": "layernorm", "gated_mlp": False, "mlp_bias": True}
     return ModelShape(
-        **values.common() | changed,
+        **common | changed | {"num_key_value_heads": common["num_attention_heads"]},
         tied_embeddings=values.truth("tie_word_embeddings", default=False),
         attention_bias=bias,
         attention_output_bias=bias,

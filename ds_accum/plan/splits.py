@@ -58,8 +58,8 @@ class SplitAccount:
     """One split: its account, and what it does to everything that is not equal."""
 
     account: StepAccount
-    memory: tuple[MemoryEstimate, ...] | None
-    """By ZeRO stage, for a model whose shape is known."""
+    memory: tuple[MemoryEstimate | None, ...] | None
+    """By ZeRO stage, for a model whose shape is known; None where a pipeline refuses the stage."""
 
     first_micro_batch: tuple[int, ...]
     """The samples of a step that data-parallel rank 0 computes together first, numbered in the order of the epoch."""
@@ -173,24 +173,23 @@ _MOST_SAMPLES = 2**16
 """More than any micro-batch has."""
 
 
-def _memory(account: StepAccount) -> tuple[MemoryEstimate, ...] | None:
+def _memory(account: StepAccount) -> tuple[MemoryEstimate | None, ...] | None:
     model, length = account.model, account.sequence_length
     if model is None or model.shape is None or length is None:
         return None
-    return tuple(
-        estimate_memory(
-            model.shape,
-            account.layout,
-            TrainingSetup(
-                zero_stage=stage.zero_stage,
-                micro_batch_size=account.ledger.micro_batch_size,
-                gradient_accumulation_steps=account.ledger.gradient_accumulation_steps,
-                sequence_length=length,
-                dtype=model.dtype,
-            ),
+    has_pipeline = account.layout.pipeline_parallel_size > 1
+    estimates: list[MemoryEstimate | None] = []
+    for stage in account.stages:
+        training = TrainingSetup(
+            zero_stage=stage.zero_stage,
+            micro_batch_size=account.ledger.micro_batch_size,
+            gradient_accumulation_steps=account.ledger.gradient_accumulation_steps,
+            sequence_length=length,
+            dtype=model.dtype,
         )
-        for stage in account.stages
-    )
+        is_refused = has_pipeline and stage.zero_stage > 1
+        estimates.append(None if is_refused else estimate_memory(model.shape, account.layout, training))
+    return tuple(estimates)
 
 
 def _parse_split(word: str) -> BatchLedger:

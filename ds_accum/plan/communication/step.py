@@ -24,6 +24,7 @@ from ds_accum.plan.communication.layers import (
 from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, total_sent_bytes
 from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
+from ds_accum.plan.memory.stages import Stage, stages_of
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
 
@@ -78,7 +79,13 @@ def step_communication(
     """
 
     def of_stage(stage: int) -> StepCommunication:
-        share = rank_share(shape, layout, stage, layers_per_stage=training.layers_per_stage)
+        share = rank_share(
+            shape,
+            layout,
+            stage,
+            layers_per_stage=training.layers_per_stage,
+            virtual_stages=training.virtual_stages,
+        )
         of_parameters = _of_parameters(share, layout, training, gradient_bytes=gradient_bytes, coalesced=coalesced)
         transfers = (*of_parameters, *_of_layers(shape, share, layout, training))
         return StepCommunication(pipeline_stage=stage, transfers=transfers)
@@ -87,12 +94,11 @@ def step_communication(
     gradient_bytes = ELEMENT_BYTES[sent_in]
     if pipeline_stage is not None:
         return of_stage(pipeline_stage)
-    last = layout.pipeline_parallel_size - 1
-    # The ends hold the embedding and the output, and what is between them sends both ways. Unless somebody chose the
-    # layers, or some have experts, no stage between sends more than the first of these, which has the most layers.
-    alike = training.layers_per_stage is None and shape.num_expert_layers in (0, shape.num_layers)
-    stages = sorted({0, min(1, last), last}) if alike else range(last + 1)
-    return max(map(of_stage, stages), key=lambda candidate: candidate.sent_bytes)
+    different: dict[Stage, int] = {}
+    stages = stages_of(shape, layout.pipeline_parallel_size, training.layers_per_stage, training.virtual_stages)
+    for index, stage in enumerate(stages):
+        different.setdefault(stage, index)
+    return max(map(of_stage, different.values()), key=lambda candidate: candidate.sent_bytes)
 
 
 def _of_parameters(

@@ -10,16 +10,18 @@ values of all query and of all key heads, f of the MLP, e bytes; r is 1/t under 
     MLP                                     e n 2 f/t, gated e n 3 f/t
     dropout                                 2 n h r, masks of one byte
 
-In 16 bits, with h = q = k, f = 4 h, dropout and neither fusion nor flash attention this is the paper's equation 1,
+In 16 bits, with h = q = k, f = 4 h, dropout and no flash attention this is the paper's equation 1,
 s b h (34 + 5 a s/h) (and with t its equations 2 and 4), and "selective" its equation 6, 34 s b h/t: the core is
 repeated. "full" keeps a layer's input and repeats the layer.
 
-The backward of a layer has gradients of these tensors beside them: of those between the MLP's matrices while all of
-the layer is still there, or of the scores, 2 e n s heads/t, when the MLP is done. The larger is a line of its own that
-the paper leaves out.
+The backward of a layer has gradients of these tensors beside them, a line of its own that the paper leaves out: of
+those between the MLP's matrices, while all of the layer is still there and so is the gradient of the largest matrix; or
+of the scores before and after softmax or dropout, 2 e n s heads/t, when the MLP and that matrix are done. The larger
+counts.
 
-Plain PyTorch, as in transformers, keeps more: a norm its
-input in float32 and what it is scaled to, a gated MLP one f more (`fused_kernels=False`).
+Plain PyTorch, as in transformers, keeps more (`fused_kernels=False`): an RMSNorm its input in float32 and what it is
+scaled to, a gated MLP one f more, and without flash attention softmax a result in float32 and each head a key and a
+value of its own.
 """
 
 from __future__ import annotations
@@ -87,10 +89,19 @@ def layer_activations(
 
 
 def activation_lines(
-    shape: ModelShape, layout: ParallelLayout, training: TrainingSetup, stage: Stage, in_flight: int
+    shape: ModelShape,
+    layout: ParallelLayout,
+    training: TrainingSetup,
+    stage: Stage,
+    *,
+    in_flight: int,
+    largest_bytes: int,
 ) -> Iterator[Line]:
-    """The activations of all forwards in flight, and of what is repeated at the moment."""
-    kept = of_a_forward = 0
+    """The activations of all forwards in flight, and of the layer whose backward runs.
+
+    `largest_bytes` is the size of the largest parameter tensor's gradient.
+    """
+    of_a_forward = 0
     repeated = 0
     for has_experts in (False, True):
         layers = stage.layers.count(has_experts)
@@ -122,7 +133,9 @@ def activation_lines(
             moments=("activations",),
         )
     going_back = max(
-        _gradients(layer_activations(shape, layout, training, has_experts=has_experts), shape, layout, training)
+        _gradients(
+            layer_activations(shape, layout, training, has_experts=has_experts), largest_bytes, shape, layout, training
+        )
         for has_experts in set(stage.layers)
     )
     yield make_line(
@@ -130,7 +143,7 @@ def activation_lines(
         "gradients inside one layer's backward",
         going_back,
         "one layer",
-        "the size of what they are gradients of",
+        "the sizes of what they are gradients of",
         moments=("activations",),
     )
     if stage.has_embedding and training.dropout:
@@ -160,13 +173,16 @@ def _repeated(each: LayerActivations, training: TrainingSetup) -> int:
     return {"none": 0, "selective": each.core, "full": each.total - each.layer_input}[training.recompute]
 
 
-def _gradients(each: LayerActivations, shape: ModelShape, layout: ParallelLayout, training: TrainingSetup) -> int:
-    """The most that one layer's backward adds to what its forward left."""
+def _gradients(
+    each: LayerActivations, largest_bytes: int, shape: ModelShape, layout: ParallelLayout, training: TrainingSetup
+) -> int:
+    """The most that one layer's backward adds to what its forward left and to the largest matrix's gradient."""
     if training.flash_attention:
         return each.mlp
     heads = -(-shape.num_attention_heads // layout.tensor_parallel_size)
     scores = training.element_bytes * tokens_per_rank(layout, training) * training.sequence_length * heads
-    return max(each.mlp, 2 * scores - each.mlp)
+    gone = each.mlp + each.norms // 2 + each.dropout // 2 + (largest_bytes if training.zero_stage >= 2 else 0)
+    return max(each.mlp, 2 * scores - gone)
 
 
 def _sequence_split(values: int, ranks: int, training: TrainingSetup) -> int:
@@ -174,7 +190,7 @@ def _sequence_split(values: int, ranks: int, training: TrainingSetup) -> int:
     return -(-values // ranks) if training.megatron_sequence_parallel else values
 
 
-def _head_sizes(shape: ModelShape, ranks: int) -> tuple[int, int, int, int]:
+def _head_sizes(shape: ModelShape, training: TrainingSetup, ranks: int) -> tuple[int, int, int, int]:
     """Values a token of queries, keys, values and attention's result on one rank."""
     heads = -(-shape.num_attention_heads // ranks)
     latent = shape.latent_attention
@@ -186,19 +202,24 @@ def _head_sizes(shape: ModelShape, ranks: int) -> tuple[int, int, int, int]:
             heads * latent.value_head_size,
             heads * latent.value_head_size,
         )
-    pairs = -(-shape.num_key_value_heads // ranks)
+    pairs = -(-shape.num_key_value_heads // ranks) if _is_grouped(training) else heads
     return (heads * shape.head_size, pairs * shape.head_size, pairs * shape.head_size, heads * shape.head_size)
+
+
+def _is_grouped(training: TrainingSetup) -> bool:
+    """Whether the heads of a group share one key and value: in plain PyTorch each head gets a copy."""
+    return training.flash_attention or training.fused_kernels
 
 
 def _attention(shape: ModelShape, training: TrainingSetup, tokens: int, ranks: int) -> int:
     """Queries, keys, values, and the result, which is the output matrix's input; latent vectors and their norms."""
-    values = sum(_head_sizes(shape, ranks))
+    values = sum(_head_sizes(shape, training, ranks))
     latent = shape.latent_attention
     if latent is not None:
         # Each vector is a norm's input and, normalized, a matrix's.
         values += 2 * (latent.query_rank + latent.key_value_rank) + latent.rope_head_size
     elif shape.query_key_norm:
-        query, key, _, _ = _head_sizes(shape, ranks)
+        query, key, _, _ = _head_sizes(shape, training, ranks)
         values += query + key
     return training.element_bytes * tokens * values
 
@@ -208,8 +229,13 @@ def _core(shape: ModelShape, training: TrainingSetup, tokens: int, ranks: int) -
     if training.flash_attention:
         return 4 * tokens * heads
     size = training.element_bytes
-    # Softmax's result, and with dropout the mask and what is left of it.
-    return (2 * size + 1 if training.dropout else size) * tokens * training.sequence_length * heads
+    if training.fused_kernels:
+        # Softmax's result, and with dropout the mask and what is left of it.
+        each = 2 * size + 1 if training.dropout else size
+    else:
+        # Softmax's result in float32; that in the model's dtype, or what dropout leaves of it; dropout's mask.
+        each = 4 + (size if size < 4 or training.dropout else 0) + training.dropout
+    return each * tokens * training.sequence_length * heads
 
 
 def _mlp(shape: ModelShape, training: TrainingSetup, tokens: int, inner: int, ranks: int) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory.gradients import during_backward, uses_bf16_optimizer
 from ds_accum.plan.memory.holdings import Holdings
-from ds_accum.plan.memory.line import Line, Moment, make_line
+from ds_accum.plan.memory.line import ALWAYS, Line, Moment, make_line
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 
 __all__ = ["buffer_lines"]
@@ -90,13 +90,15 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
     bucket = training.reduce_bucket_size
     buckets = 2 if training.overlaps_communication else 1
     if training.contiguous_gradients:
+        # Offloaded, the gradients of other ranks' parts are only let go of by the next forward, and they lie in it.
+        stays = is_wide and training.offload_optimizer != "none"
         yield make_line(
             "buffers",
             "reduce bucket",
             buckets * each * bucket,
             "{buckets} x {each} B x {bucket}",
             f"{_FILE}zero/stage_1_and_2.py:3265",
-            moments=_BACKWARD,
+            moments=ALWAYS if stays else _BACKWARD,
             buckets=buckets,
             each=each,
             bucket=bucket,
@@ -196,7 +198,7 @@ def _sequence_parallel(held: Holdings, training: TrainingSetup) -> Line:
         each * held.replicated,
         "{each} B x {replicated} in what every tensor-parallel rank holds whole",
         "Megatron-LM, megatron/core/distributed/finalize_model_grads.py (flattened and all-reduced)",
-        moments=("activations", "reduction", "step") if is_deferred else _AT_THE_END,
+        moments=ALWAYS if is_deferred else _AT_THE_END,
         each=each,
         replicated=held.replicated,
     )

@@ -90,7 +90,14 @@ def _stage_memory(
         *gradient_lines(held, training, has_pipeline=layout.pipeline_parallel_size > 1),
         *optimizer_lines(held, training, has_pipeline=layout.pipeline_parallel_size > 1),
         *buffer_lines(held, layout, training),
-        *activation_lines(shape, layout, training, stage, in_flight),
+        *activation_lines(
+            shape,
+            layout,
+            training,
+            stage,
+            in_flight=in_flight,
+            largest_bytes=training.element_bytes * held.largest,
+        ),
         *(logit_lines(shape, layout, training) if stage.has_head else ()),
     ]
     on_device = [line for line in lines if line.place == "device"]

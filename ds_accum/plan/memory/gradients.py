@@ -10,8 +10,8 @@ e bytes of the model's dtype, a of the accumulation dtype, P elements, D ranks; 
     ZeRO-2, a = e       e P/D, twice where more than one micro-batch is accumulated      stage_1_and_2.py:2192, 1042
     ZeRO-2, a > e       4 P/D                                                            stage_1_and_2.py:1268
     ZeRO-3              a P/D, always                                                    stage3.py:791
-    offloaded           in the host's memory 4 P/D, and with more than one micro-batch   stage_1_and_2.py:934, 1824
-                        ZeRO-1/2's e P/D, ZeRO-3's a P/D in any case
+    offloaded           in the host's memory 4 P/D; with more than one micro-batch       stage_1_and_2.py:934, 1824
+                        ZeRO-2's e P/D, and ZeRO-3's a P/D in any case
 
 Where a tensor reaches into a rank's part of ZeRO-1's or ZeRO-2's flat tensor, its gradient is kept whole: with many
 ranks and few large tensors that is much more than P/D.
@@ -30,6 +30,9 @@ from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 __all__ = ["gradient_lines", "uses_bf16_optimizer"]
 
 _FILE = "DeepSpeed 0.19.8, runtime/"
+_FUSED = ("adam", "adamw")
+"""Optimizers that DeepSpeed has a fused form of, whose gradients are flattened (runtime/engine.py:2560)."""
+
 _SUB_GROUP = 1_000_000_000
 """Elements that ZeRO-3 updates at once: `sub_group_size` (runtime/zero/config.py)."""
 
@@ -49,7 +52,7 @@ def gradient_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: boo
     accumulates = training.gradient_accumulation_steps > 1
     whole: tuple[Moment, ...] = ("activations", "reduction") if accumulates else ("reduction",)
     if uses_bf16_optimizer(training, has_pipeline=has_pipeline):
-        yield from _bf16_optimizer(held, training)
+        yield from _bf16_optimizer(held, training, whole)
     elif training.zero_stage == 0:
         yield from _stage_0(held, training, whole)
     elif training.zero_stage == 3:
@@ -66,22 +69,34 @@ def _stage_0(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...])
         size * held.elements,
         "{size} B x {elements}",
         f"{_FILE}engine.py:3090",
-        moments=(*whole, "step"),
+        moments=(*whole, "conversion") if size < 4 else (*whole, "conversion", "update"),
         size=size,
         elements=held.elements,
     )
     if size < 4:
-        yield _in_float32(held.elements, f"{_FILE}fp16/fused_optimizer.py:279, unfused_optimizer.py:236")
+        source = f"{_FILE}fp16/fused_optimizer.py:279, unfused_optimizer.py:236"
+        yield _in_float32(held.elements, source)
+        if training.optimizer in _FUSED:
+            yield make_line(
+                "gradients",
+                "the same, before they are flattened",
+                4 * held.elements,
+                "4 B x {elements}",
+                source,
+                moments=("conversion",),
+                elements=held.elements,
+            )
 
 
-def _bf16_optimizer(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
+def _bf16_optimizer(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...]) -> Iterator[Line]:
     size, accumulated = training.element_bytes, ELEMENT_BYTES[training.accumulation_dtype]
     yield make_line(
         "gradients",
-        "gradients of a micro-batch, zeroed but never freed",
+        "gradients of a micro-batch, zeroed but not freed",
         size * held.elements,
         "{size} B x {elements}",
         f"{_FILE}bf16_optimizer.py:612",
+        moments=(*whole, "conversion", "update"),
         size=size,
         elements=held.elements,
     )
@@ -116,7 +131,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
             each=each,
             elements=held.elements,
         )
-    own: tuple[Moment, ...] = (*(whole if training.zero_stage == 2 else ("reduction",)), "step")
+    own: tuple[Moment, ...] = (*(whole if training.zero_stage == 2 else ("reduction",)), "conversion")
     if is_separate:
         yield make_line(
             "gradients",
@@ -124,7 +139,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
             accumulated * held.flat_partition,
             "{accumulated} B x {partition} of {elements} / {shards} ranks",
             f"{_FILE}zero/stage_1_and_2.py:1270",
-            moments=own,
+            moments=(*own, "update"),
             accumulated=accumulated,
             partition=held.flat_partition,
             elements=held.elements,
@@ -133,7 +148,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
     elif not offloads:
         yield from _own_gradients(held, training, own)
     if offloads:
-        yield from _offloaded(held, training, copies=accumulates and not is_separate)
+        yield from _offloaded(held, training, copies=training.zero_stage == 2 and accumulates and not is_separate)
 
 
 def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, ...]) -> Iterator[Line]:
@@ -166,7 +181,8 @@ def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, .
         size * held.flat_partition,
         "{size} B x {partition}",
         f"{_FILE}zero/stage_1_and_2.py:3114",
-        moments=("step",),
+        # In float32 it is the optimizer's own.
+        moments=("conversion",) if size < 4 else ("conversion", "update"),
         size=size,
         partition=held.flat_partition,
     )
@@ -232,7 +248,8 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
         accumulated * updated,
         "{each} B x min({partition}, {sub_group} in a sub-group)",
         f"{_FILE}zero/stage3.py:2686",
-        moments=("step",),
+        # In float32 it is the optimizer's own.
+        moments=("conversion",) if accumulated < 4 else ("conversion", "update"),
         each=accumulated,
         partition=held.partition,
         sub_group=_SUB_GROUP,
@@ -253,6 +270,6 @@ def _in_float32(elements: int, source: str) -> Line:
         4 * elements,
         "4 B x {elements}",
         source,
-        moments=("step",),
+        moments=("conversion", "update"),
         elements=elements,
     )

@@ -1,10 +1,11 @@
 """One line of an estimate, and the lines of one pipeline stage.
 
-A step has three moments at which a GPU can be fullest; what is held throughout counts in each of them:
+A step has four moments at which a GPU can be fullest; what is held throughout counts in each of them:
 
     activations   the end of the forward: all activations, and the gradients of earlier micro-batches
     reduction     the end of the backward: all gradients, the buckets that they travel in, no activations
-    step          the optimizer: gradients once more in its own dtype
+    conversion    gradients are flattened, and turned into the dtype of the optimizer
+    update        the optimizer runs, on gradients in its own dtype
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["ALWAYS", "Line", "Moment", "Part", "Place", "StageMemory", "make_lin
 
 Part = Literal["parameters", "gradients", "optimizer", "buffers", "activations", "logits", "margin"]
 Place = Literal["device", "host", "nvme"]
-Moment = Literal["activations", "reduction", "step"]
+Moment = Literal["activations", "reduction", "conversion", "update"]
 
 ALWAYS: tuple[Moment, ...] = get_args(Moment)
 

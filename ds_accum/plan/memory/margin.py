@@ -1,11 +1,11 @@
 """Margin: what no formula here counts, as a stated assumption beside the lines that are counted.
 
     1 GiB    the driver's context, the libraries' code and workspaces, and the communication library's buffers
-    2 %      of all else: the allocator's rounding and fragmentation
+    5 %      of all else: the allocator's rounding and fragmentation
 
 Both are assumptions, which is why they are a line of their own and can be changed. With them the published case of a
-530-billion-parameter model under ZeRO-3 comes out on both sides: on GPUs of 80 GB it did not fit 560 with a micro batch
-of 4, and it did fit 640 (Narayanan et al. 2021, arXiv 2104.04473, table 2).
+530-billion-parameter model under ZeRO-3 comes out on both sides: on GPUs of 80 GB, of which the driver leaves 79.15
+GiB, it did not fit 560 with a micro batch of 4, and it did fit 640 (Narayanan et al. 2021, arXiv 2104.04473, table 2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Margin:
     """What is left free. Raises ConfigError if it is negative or no number."""
 
     context_bytes: int = 1024**3
-    share: float = 0.02
+    share: float = 0.05
 
     def __post_init__(self) -> None:
         require_integer(self.context_bytes, name="context bytes", minimum=0, error=ConfigError)

@@ -1,6 +1,6 @@
 """Optimizer state: float32 copies of the weights, and what the optimizer remembers of each.
 
-    float32 weights     4 B an element; none where ZeRO-0 or ZeRO-3 train in float32, whose weights are the model's own
+    float32 weights     4 B an element; none where ZeRO-0 trains in float32, whose weights are the model's own
     Adam, AdamW, Lamb   8 B     two moments                SGD          0 B, with momentum 4 B
     Lion                4 B     one moment                 Muon         4 B a matrix in the layers, 8 B all else
     Adagrad, RMSprop    4 B     the squares' sum
@@ -39,7 +39,8 @@ def optimizer_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: bo
     """The state of one rank, on the GPU or where it is offloaded to."""
     elements, said = _updated(held, training, has_pipeline)
     place = place_of_state(training)
-    if _has_masters(training):
+    # ZeRO has a copy also where the model is in float32.
+    if training.zero_stage or training.dtype != "fp32":
         yield make_line(
             "optimizer",
             "weights in float32",
@@ -83,12 +84,6 @@ def _updated(held: Holdings, training: TrainingSetup, has_pipeline: bool) -> tup
     if training.zero_stage or (has_pipeline and training.dtype == "bf16"):
         return held.flat_partition, f" of {held.elements:,} / {held.shards:,} ranks"
     return held.elements, ""
-
-
-def _has_masters(training: TrainingSetup) -> bool:
-    if training.dtype != "fp32":
-        return True
-    return training.zero_stage in (1, 2) or (training.zero_stage == 3 and training.offload_optimizer != "none")
 
 
 def _muon(held: Holdings, elements: int, said: str, place: Place) -> Iterator[Line]:

@@ -73,6 +73,8 @@ def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator
             size * persistent,
             "{size} B x {persistent} in tensors of up to {threshold}",
             _PERSISTENT,
+            # In the step they are cut as all others.
+            moments=("activations", "reduction"),
             size=size,
             persistent=persistent,
             threshold=training.param_persistence_threshold,

@@ -1,1 +1,1 @@
-"""What the planner found, as documents to read and as values for a program: rendering alone."""
+"""Results of the planner as documents, one module a result; how a document is shown is `ds_accum.reporting`'s."""
