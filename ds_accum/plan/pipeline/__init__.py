@@ -2,7 +2,7 @@
 
     shape = PipelineShape(schedule="1f1b", stages=4, micro_batches=8)
     bubble_share(4, 8)                                                  # Fraction(3, 11), by formula
-    simulate_pipeline(shape, stage_times(4, slow={2: 1.3})).step_time   # Fraction(411, 10)
+    simulate_pipeline(shape, stage_times(4, slow={2: 1.3})).step_time   # Fraction(393, 10)
     fill_pipeline(schedule="1f1b", stages=4, max_bubble=0.15).micro_batches   # 17
 
 The micro-batches that fill a pipeline are the gradient accumulation steps. Times are exact, and in any one unit.

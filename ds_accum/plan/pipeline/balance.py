@@ -7,8 +7,8 @@ A cut gives stage s its k_s >= 1 next layers, in order. It then takes
 per micro-batch: `factor_s` is how slow the stage is, `fixed_s` what it does besides layers (the logits, on the last).
 The best cut has the least max(load), which sets the pace of every schedule; of those the least sum(load), which is what
 filling and draining take, then the most even loads, then the fewest layers on the first stages, which hold the most
-micro-batches. Exact: the least maximum by bisection over whole numbers, in which taking as many layers as fit is never
-worse; the rest by dynamic programming, as sums of one term a stage.
+micro-batches. Exact: the least maximum by bisection over whole numbers, the rest by dynamic programming, as sums of one
+term a stage.
 """
 
 from __future__ import annotations
@@ -133,16 +133,23 @@ def best_cut(*, layer_times: Sequence[Number], factors: Sequence[Number], fixed:
 
 
 def _fits(sums: Sequence[int], weights: Sequence[int], constants: Sequence[int], most: int) -> bool:
-    """Whether every layer finds a place with no load above `most`."""
+    """Whether every layer finds a place with no load above `most`.
+
+    To take as many as fit is no rule: the next stage may be able to take one only if it is a cheap one. All layers at
+    which a stage can end are kept, ascending; where it can reach from a later start is no nearer.
+    """
     num_layers, stages = len(sums) - 1, len(weights)
-    taken = 0
+    starts: Sequence[int] = (0,)
     for stage in range(stages):
-        reach = _reach(sums, weights[stage], constants[stage], most, taken)
-        reach = min(reach, num_layers - (stages - 1 - stage))  # a layer for each of the others
-        if reach <= taken:
-            return False
-        taken = reach
-    return taken == num_layers
+        ends: list[int] = []
+        for start in starts:
+            last = min(
+                _reach(sums, weights[stage], constants[stage], most, start),
+                num_layers - (stages - 1 - stage),  # a layer for each of the others
+            )
+            ends += range(max(start, ends[-1] if ends else 0) + 1, last + 1)
+        starts = ends
+    return bool(starts) and starts[-1] == num_layers
 
 
 def _reach(sums: Sequence[int], weight: int, constant: int, most: int, start: int) -> int:

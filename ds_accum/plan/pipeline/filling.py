@@ -5,9 +5,13 @@ last gradient has still to pass the stages before it, t_s), so that for every or
 
     step time >= m w_s + h_s + t_s    and    share >= 1 - m sum(w) / (p (m w_s + h_s + t_s))
 
-Solved for m this gives a number below which no micro-batches are enough. It is the answer itself for gpipe, 1f1b and
+Solved for m this gives a number below which no micro-batches are enough. It is the answer itself for 1f1b and
 interleaved with equal stages, and near it for the others: the legal numbers from there on are tried one by one. With m
-without end the share goes to 1 - mean(w) / max(w), which no micro-batches undercut.
+without end the share is at least 1 - mean(w) / max(w), which no micro-batches undercut.
+
+In gpipe forwards and backwards are one row of machines after the other, with forwards f, backwards b and transfers c:
+
+    step time = sum(f) + (m - 1) max(f) + sum(b) + (m - 1) max(b) + 2 (p - 1) c
 """
 
 from __future__ import annotations
@@ -79,15 +83,19 @@ def _least(shape: PipelineShape, times: StageTimes, most: Fraction) -> int:
     p, total = shape.stages, sum(computing)
     if most == 1 or p == 1:
         return 1
+    if shape.schedule == "gpipe":
+        pace = max(times.forward) + max(times.backward)
+        bounds = [(pace, total + 2 * (p - 1) * times.transfer - pace)]
+    else:
+        bounds = [(computing[stage], _outside(shape, times, stage)) for stage in range(p)]
     least = 1
-    for stage in range(p):
-        # m (total - (1 - most) p w) >= (1 - most) p (h + t)
-        slope = total - (1 - most) * p * computing[stage]
-        wait = (1 - most) * p * _outside(shape, times, stage)
+    for pace, once in bounds:  # step time >= m pace + once
+        slope = total - (1 - most) * p * pace
+        wait = (1 - most) * p * once
         if slope > 0:
             least = max(least, ceil(wait / slope))
         elif slope < 0 or wait > 0:
-            raise _never(computing, most)
+            raise _never(shape, times, max(pace for pace, _ in bounds), most)
     return least
 
 
@@ -100,15 +108,17 @@ def _outside(shape: PipelineShape, times: StageTimes, stage: int) -> Fraction:
     return head + sum(times.backward[:before], Fraction(0)) / shape.virtual_stages + before * times.transfer
 
 
-def _never(computing: tuple[Fraction, ...], most: Fraction) -> UsageError:
-    slowest = max(range(len(computing)), key=lambda stage: computing[stage])
-    floor = 1 - sum(computing) / (len(computing) * computing[slowest])
+def _never(shape: PipelineShape, times: StageTimes, pace: Fraction, most: Fraction) -> UsageError:
+    """That no number of micro-batches is enough, where each adds `pace` to the step."""
+    computing = times.per_micro_batch
+    floor = 1 - sum(computing) / (shape.stages * pace)
     if floor == 0:
         return UsageError(
-            f"{len(computing)} stages always wait at the start and at the end: no number of micro-batches brings the"
+            f"{shape.stages} stages always wait at the start and at the end: no number of micro-batches brings the"
             f" bubble to {float(most):g}",
             remedy="allow a share above 0, such as 0.05",
         )
+    slowest = max(range(shape.stages), key=lambda stage: computing[stage])
     return UsageError(
         f"the bubble stays above {float(floor):.3g} with any number of micro-batches, since the others wait for stage"
         f" {slowest}, and can't be {float(most):g}",

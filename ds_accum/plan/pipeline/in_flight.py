@@ -8,7 +8,7 @@ chunk (1 / v of a stage's layers):
     1f1b           min(m, p - s)
     interleaved    min(v m, (v - 1) p + 2 (p - 1 - s) + 1)
     zero-bubble    min(v m, v p)
-    zero-bubble-v  min(2 m, 2 p)
+    zero-bubble-v  min(2 m, 2 p, m + 1 + s)
     dualpipev      2 p + 1
 
 On stage 0 interleaved holds p (1 + (p - 1) / (p v)) micro-batches: Korthikanti et al. 2022, arXiv 2205.05198, section
@@ -51,6 +51,8 @@ def passes_in_flight(shape: PipelineShape, stage: int) -> int:
         return min(v * m, (v - 1) * p + 2 * (p - 1 - stage) + 1)
     if shape.schedule == "dualpipev":
         return 2 * p + 1
+    if shape.schedule == "zero-bubble-v":
+        return min(2 * m, 2 * p, m + 1 + stage)
     return min(v * m, v * p)
 
 

@@ -6,7 +6,6 @@ agrees with a formula to the last digit. All times of a pipeline are in one unit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -25,6 +24,9 @@ BACKWARD_PER_FORWARD = Fraction(2)
 # Half of the backward is the gradient of the weights, for the same reason (Qi et al. 2023, arXiv 2401.10241, section
 # 2.1).
 WEIGHT_SHARE = Fraction(1, 2)
+
+# A hundred times the layers of any published model.
+MAX_STAGES = 10_000
 
 # Seconds or a multiple of a forward: nothing that a pipeline does is shorter or longer, and fractions stay short.
 _LEAST, _MOST = Fraction(1, 10**12), Fraction(10**12)
@@ -83,6 +85,11 @@ def stage_times(
     are not as many times as stages, a time is not a positive number, or a stage does not exist.
     """
     require_integer(stages, name="stages", error=UsageError)
+    if stages > MAX_STAGES:
+        raise UsageError(
+            f"{show(stages)} stages are more than the {MAX_STAGES} that are given times",
+            remedy="bubble_share(stages, micro_batches) answers for any number of equal stages",
+        )
     forwards = _one_each(forward, stages, "forward")
     backwards = (
         tuple(time * BACKWARD_PER_FORWARD for time in forwards)
@@ -117,18 +124,24 @@ def exact(value: Number, *, name: str, zero: bool = False) -> Fraction:
     """A time as the fraction that its digits say. Raises UsageError where it is no number above 0; `zero` allows 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, Decimal)):
         raise UsageError(f"{name} must be a number, not a {type(value).__name__}", remedy="give one such as 0.02")
-    if not math.isfinite(value):
+    if isinstance(value, (float, Decimal)) and not Decimal(value).is_finite():
         raise UsageError(f"{name} must be a number, not {value}", remedy="give one such as 0.02")
-    # Sign and size first: the exponent of a decimal may be longer than any memory.
     if value < 0 or (value == 0 and not zero):
         raise UsageError(
             f"{name} must be {'at least' if zero else 'more than'} 0, not {_shown(value)}",
             remedy="give one such as 0.02",
         )
-    if value != 0 and not _LEAST <= value <= _MOST:
+    if value == 0:
+        return Fraction(0)
+    # The exponent first: a decimal may stand for an integer that no memory holds.
+    if (isinstance(value, Decimal) and abs(value.adjusted()) > 13) or not _LEAST <= (number := _digits(value)) <= _MOST:
         raise UsageError(
             f"{name} is {_shown(value)}, and must be between 1e-12 and 1e12", remedy="give all times in one other unit"
         )
+    return number
+
+
+def _digits(value: Number) -> Fraction:
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 
 

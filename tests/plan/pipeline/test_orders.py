@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
 from ds_accum.plan.pipeline import SCHEDULES, Instruction, Part, PipelineShape, instruction_order
+from tests.plan.pipeline.pipelines import shapes
 
 STAGES = range(1, 9)
 MICRO_BATCHES = range(1, 33)
@@ -20,23 +20,6 @@ MICRO_BATCHES = range(1, 33)
 def orders(schedule: str, stages: int, micro_batches: int, virtual_stages: int = 1) -> list[tuple[Instruction, ...]]:
     shape = PipelineShape(schedule=schedule, stages=stages, micro_batches=micro_batches, virtual_stages=virtual_stages)
     return [instruction_order(shape, stage) for stage in range(stages)]
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> PipelineShape:
-    """A pipeline that every schedule can run."""
-    schedule = SCHEDULES[draw(st.sampled_from(sorted(SCHEDULES)))]
-    stages = draw(st.integers(1, 9))
-    least, most = schedule.chunks
-    virtual_stages = draw(st.integers(least, 4 if most is None else most))
-    micro_batches = draw(st.integers(1, 12))
-    if schedule.name == "dualpipev":
-        micro_batches += 2 * stages
-    elif (virtual_stages > 1 and schedule.placement == "loop") or schedule.name == "interleaved":
-        micro_batches *= stages
-    return PipelineShape(
-        schedule=schedule.name, stages=stages, micro_batches=micro_batches, virtual_stages=virtual_stages
-    )
 
 
 @given(shapes())
