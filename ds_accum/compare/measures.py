@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ds_accum.compare.formulas import is_coalesced
-from ds_accum.compare.result import CollectiveCount, Comparison, VariantResult
+from ds_accum.compare.result import CollectiveCount, Comparison, HeldMemory, Memory, VariantResult
 from ds_accum.compare.spec import Variant
 
 __all__ = [
     "Quartiles",
     "by_kind_and_moment",
     "formula_differences",
+    "held_bytes",
     "is_within_tolerance",
     "paired_ratio",
     "passed_bytes",
@@ -127,6 +128,11 @@ def is_within_tolerance(result: VariantResult) -> bool | None:
         return None
     # Written so that an error that is not a number is none that rounding explains.
     return result.parity.largest_error <= result.parity.tolerance
+
+
+def held_bytes(memory: Memory | HeldMemory) -> int:
+    """Parameters, gradients and optimizer state together."""
+    return memory.parameters + memory.gradients + memory.optimizer_state
 
 
 def variants_by_name(comparison: Comparison) -> Mapping[str, Variant]:

@@ -92,6 +92,15 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMemory:
+    """Tensors of one rank, in bytes, gradients as they are right before the update."""
+
+    parameters: int
+    gradients: int
+    optimizer_state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """One rank, the largest, of a fresh process."""
 
@@ -102,6 +111,8 @@ class Memory:
     parameters: int
     gradients: int
     optimizer_state: int
+    estimate: HeldMemory | None = None
+    """What the planner says to the three above; None where it has no formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

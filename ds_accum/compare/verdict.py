@@ -18,6 +18,7 @@ from ds_accum.compare import communication_verdict
 from ds_accum.compare.formulas import dtype_of
 from ds_accum.compare.measures import (
     Quartiles,
+    held_bytes,
     is_within_tolerance,
     paired_ratio,
     quartiles,
@@ -205,6 +206,7 @@ def _memory(comparison: Comparison) -> Iterator[Sentence]:
     measured = sorted(
         (result.memory.peak, result.name) for result in comparison.results if result.memory and result.memory.peak > 0
     )
+    yield from _beside_the_planner(comparison)
     if len(measured) < 2:
         return
     (least, least_name), (most, most_name) = measured[0], measured[-1]
@@ -214,6 +216,34 @@ def _memory(comparison: Comparison) -> Iterator[Sentence]:
         text=f"{least_name} peaks lowest at {bytes_text(least)} a rank and {most_name} highest at {bytes_text(most)},"
         f" {times_text(most / least)} times as much (one process each, measured once)",
     )
+
+
+_AS_PLANNED = 0.01
+"""Counters and paddings of a few bytes are no difference."""
+
+
+def _beside_the_planner(comparison: Comparison) -> Iterator[Sentence]:
+    """Whether parameters, gradients and optimizer state take what the planner reckons for them."""
+    ratios = {
+        result.name: held_bytes(result.memory) / held_bytes(result.memory.estimate)
+        for result in comparison.results
+        if result.memory is not None and result.memory.estimate is not None and held_bytes(result.memory.estimate)
+    }
+    others = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > _AS_PLANNED}
+    if ratios and not others:
+        yield Sentence(
+            topic="memory",
+            tone="plain",
+            text=f"parameters, gradients and optimizer state of {listed(list(ratios))} take what the planner reckons,"
+            f" within {100 * _AS_PLANNED:g} %",
+        )
+    for name, ratio in others.items():
+        yield Sentence(
+            topic="memory",
+            tone="plain",
+            text=f"parameters, gradients and optimizer state of {name} take {times_text(ratio)} times what the planner"
+            " reckons",
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- speed

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from ds_accum.compare.estimates import estimated_memory
 from ds_accum.compare.formulas import expected_communication
 from ds_accum.compare.result import (
     Communication,
@@ -106,19 +107,23 @@ def communication(row: Variant, spec: RunSpec) -> Communication:
     return Communication(counted=expected or (), expected=expected)
 
 
-def memory(row: Variant) -> Memory:
+def memory(row: Variant, spec: RunSpec) -> Memory:
     whole = 4 * PARAMETERS
     stage = row.stage or 0
     shard = 2 if row.engine.startswith("fsdp") else 1
     parameters = whole // (2 if stage == 3 else shard)
     gradients = whole // (2 if stage >= 2 else shard)
     optimizer = whole // (2 if stage >= 1 else shard) * (2 if stage else 1)
+    planned = estimated_memory(row, spec, tensors=TENSORS)
+    if planned is not None:
+        gradients = planned.gradients
     return Memory(
         peak=parameters + gradients + optimizer + 2_900_000 + (90_000 if row.engine == "token" else 0),
         reserved=None,
         parameters=parameters,
         gradients=gradients,
         optimizer_state=optimizer,
+        estimate=planned,
     )
 
 
@@ -164,7 +169,7 @@ def result(row: Variant, spec: RunSpec, *, steps: int = 10, misused: bool = Fals
         "status": "done",
         "parity": parity(row, steps),
         "communication": communication(row, spec),
-        "memory": memory(row),
+        "memory": memory(row, spec),
         "speed": speed(row),
         "misuses": misuses(row) if misused else (),
     }

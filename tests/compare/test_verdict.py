@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ds_accum.compare.measures import held_bytes
 from ds_accum.compare.result import CollectiveCount, Communication, Comparison
 from ds_accum.compare.verdict import verdict
 from tests.compare.example import (
@@ -180,8 +181,25 @@ def test_variants_without_a_formula_are_named() -> None:
 
 
 def test_the_least_and_the_most_memory_are_named() -> None:
-    (sentence,) = said(comparison(), "memory")
+    *_, sentence = said(comparison(), "memory")
     assert sentence.startswith("fsdp peaks lowest at 3.69 MB a rank and zero-1 token highest at 4.58 MB, 1.24 times")
+
+
+def test_what_is_held_is_compared_with_what_the_planner_reckons() -> None:
+    first, _ = said(comparison(), "memory")
+    assert first == (
+        "parameters, gradients and optimizer state of zero-0 stock, zero-0 token, zero-1 stock and 5 more take what the"
+        " planner reckons, within 1 %"
+    )
+
+
+def test_a_variant_that_holds_more_than_planned_is_told_by_how_much() -> None:
+    measured = comparison()
+    memory = next(result.memory for result in measured.results if result.name == "zero-1 token")
+    assert memory is not None and memory.estimate is not None
+    more = dataclasses.replace(memory, gradients=memory.gradients + held_bytes(memory.estimate))
+    first, *_ = said(replaced(measured, "zero-1 token", memory=more), "memory")
+    assert first == "parameters, gradients and optimizer state of zero-1 token take 2 times what the planner reckons"
 
 
 def pair(stock: list[float], token: list[float]) -> Comparison:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ds_accum.compare.measures import (
     by_kind_and_moment,
     formula_differences,
+    held_bytes,
     is_within_tolerance,
     passed_bytes,
     quartiles,
@@ -160,23 +161,24 @@ def memory_table(comparison: Comparison) -> Table:
     for result in comparison.results:
         memory = result.memory
         if memory is None:
-            rows.append((result.name, *[NONE] * 6))
+            rows.append((result.name, *[NONE] * 7))
             continue
         held = (memory.parameters, memory.gradients, memory.optimizer_state)
         rows.append(
             (
                 result.name,
                 *map(bytes_text, held),
+                NONE if memory.estimate is None else bytes_text(held_bytes(memory.estimate)),
                 bytes_text(max(0, memory.peak - sum(held))),
                 bytes_text(memory.peak),
                 NONE if memory.reserved is None else bytes_text(memory.reserved),
             )
         )
     return Table(
-        headings=("variant", "parameters", "gradients", "optimizer", "everything else", "peak", "reserved"),
+        headings=("variant", "parameters", "gradients", "optimizer", "planned", "everything else", "peak", "reserved"),
         rows=tuple(rows),
-        note="the largest rank of a fresh process, over what it held before the model; everything else: activations,"
-        " buffers, and what the allocator keeps",
+        note="the largest rank of a fresh process, over what it held before the model; planned: what `ds-accum memory`"
+        " reckons for the three together; everything else: activations, buffers, and what the allocator keeps",
     )
 
 

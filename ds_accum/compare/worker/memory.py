@@ -17,9 +17,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ds_accum.compare.estimates import estimated_memory
 from ds_accum.compare.result import Memory, VariantResult
 from ds_accum.compare.spec import Variant, Workload
 from ds_accum.compare.worker.engines import Context, start
+from ds_accum.compare.worker.engines.deepspeed_tensors import parameter_sizes
 from ds_accum.compare.worker.job import EventLog, Job
 from ds_accum.compare.worker.parity import batches_of
 from ds_accum.compare.worker.watch import Watch
@@ -36,8 +38,9 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
     if log is not None:
         log.started(variant.name)
     memory, error = None, None
+    sizes: list[int] = []
     try:
-        memory = _measure(job, context, log)
+        memory, sizes = _measure(job, context, log)
     except Exception as raised:
         error = raised
     why = context.ranks.failure(error)
@@ -59,13 +62,14 @@ def run(job: Job, context: Context, log: EventLog | None) -> None:
                 parameters=parameters,
                 gradients=gradients,
                 optimizer_state=optimizer_state,
+                estimate=estimated_memory(variant, context.spec, tensors=sizes),
             ),
         )
     )
 
 
-def _measure(job: Job, context: Context, log: EventLog | None) -> tuple[int, int, int, int, int]:
-    """Peak, reserved, parameters, gradients, optimizer state of this rank, in bytes."""
+def _measure(job: Job, context: Context, log: EventLog | None) -> tuple[tuple[int, int, int, int, int], list[int]]:
+    """Peak, reserved, parameters, gradients, optimizer state of this rank, in bytes; elements of each parameter."""
     (variant,) = job.chosen
     _load_everything(variant, context)
     gc.collect()
@@ -79,7 +83,8 @@ def _measure(job: Job, context: Context, log: EventLog | None) -> tuple[int, int
             log.progress(variant.name, window + 1, WINDOWS)
     highest, reserved = peak.reached()
     held = engine.held()
-    return highest, reserved, size_of(held.parameters), max(seen, default=0), size_of(held.optimizer_state)
+    sizes = parameter_sizes(engine.training.model)
+    return (highest, reserved, size_of(held.parameters), max(seen, default=0), size_of(held.optimizer_state)), sizes
 
 
 def _load_everything(variant: Variant, context: Context) -> None:

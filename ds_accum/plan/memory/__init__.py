@@ -5,8 +5,8 @@ estimate.peak_bytes                # of the fullest stage, margin included
 estimate.fullest.lines             # Line(part="parameters", bytes=..., formula="...", source="...")
 """
 
-from ds_accum.plan.memory.estimate import MemoryEstimate, estimate_memory
+from ds_accum.plan.memory.estimate import MemoryEstimate, estimate_memory, model_state_lines
 from ds_accum.plan.memory.line import Line, Moment, Part, StageMemory
 from ds_accum.plan.memory.margin import Margin
 
-__all__ = ["Line", "Margin", "MemoryEstimate", "Moment", "Part", "StageMemory", "estimate_memory"]
+__all__ = ["Line", "Margin", "MemoryEstimate", "Moment", "Part", "StageMemory", "estimate_memory", "model_state_lines"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ds_accum.batch import ParallelLayout
@@ -9,8 +10,8 @@ from ds_accum.plan.memory.activations import activation_lines
 from ds_accum.plan.memory.buffers import buffer_lines
 from ds_accum.plan.memory.checks import require_legal
 from ds_accum.plan.memory.gradients import gradient_lines
-from ds_accum.plan.memory.holdings import holdings_of
-from ds_accum.plan.memory.line import ALWAYS, Part, StageMemory
+from ds_accum.plan.memory.holdings import holdings_of, holdings_of_tensors
+from ds_accum.plan.memory.line import ALWAYS, Line, Part, StageMemory
 from ds_accum.plan.memory.logits import logit_lines
 from ds_accum.plan.memory.margin import Margin
 from ds_accum.plan.memory.optimizer_state import optimizer_lines
@@ -19,7 +20,7 @@ from ds_accum.plan.memory.stages import Stage, forwards_in_flight, stages_of
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import TrainingSetup
 
-__all__ = ["MemoryEstimate", "estimate_memory"]
+__all__ = ["MemoryEstimate", "estimate_memory", "model_state_lines"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +79,20 @@ def estimate_memory(
         if key not in worked_out:
             worked_out[key] = _stage_memory(shape, layout, training, margin, index, stage)
     return MemoryEstimate(shape=shape, layout=layout, training=training, stages=tuple(worked_out.values()))
+
+
+def model_state_lines(tensors: Sequence[int], data_parallel_size: int, training: TrainingSetup) -> tuple[Line, ...]:
+    """Parameters, gradients and optimizer state of one rank, for a model known by the sizes of its tensors.
+
+    `tensors` are the elements of each trainable parameter, in the order of the model; it is on one pipeline stage, and
+    none of it is cut by tensor parallel.
+    """
+    held = holdings_of_tensors(tensors, data_parallel_size)
+    return (
+        *parameter_lines(held, training),
+        *gradient_lines(held, training, has_pipeline=False),
+        *optimizer_lines(held, training, has_pipeline=False),
+    )
 
 
 def _stage_memory(

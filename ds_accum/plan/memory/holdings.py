@@ -11,6 +11,7 @@ runtime/zero/stage_1_and_2.py:875). Each of the two is a `Holding`. With D such 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from ds_accum.plan.memory.stages import Stage
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.tensors import ParameterTensor, embedding_tensors, head_tensors, layer_tensors
 
-__all__ = ["Holding", "Holdings", "holdings_of"]
+__all__ = ["Holding", "Holdings", "holdings_of", "holdings_of_tensors"]
 
 _RANKS_LOOKED_AT = 256
 """Up to so many ranks each one's share of the tensors is looked at; beyond, those at the seams of the model."""
@@ -137,6 +138,22 @@ def _holding(tensors: list[ParameterTensor], layout: ParallelLayout, shards: int
         runs.append((elements, count))
     elements = sum(size * count for size, count in runs)
     return Holding(tuple(runs), shards, elements, matrices, replicated)
+
+
+def holdings_of_tensors(tensors: Sequence[int], shards: int) -> Holdings:
+    """What one of `shards` data-parallel ranks holds of a model whose trainable tensors have so many elements each."""
+    kind = Holding(tuple((elements, 1) for elements in tensors), shards, sum(tensors), 0, 0)
+    return Holdings(
+        kinds=(kind,),
+        elements=kind.elements,
+        flat=kind.flat,
+        flat_partition=kind.flat_partition,
+        partition=kind.partition,
+        touched=kind.touched,
+        largest=kind.largest,
+        matrices=0,
+        replicated=0,
+    )
 
 
 def _touched(runs: tuple[tuple[int, int], ...], size: int, shards: int) -> int:

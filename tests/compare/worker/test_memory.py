@@ -38,6 +38,11 @@ def test_what_is_held_is_told_apart(tmp_path: Path, name: str) -> None:
     assert memory.parameters == pytest.approx(parameters * SIZE, rel=0.01)
     assert memory.gradients == pytest.approx(gradients * SIZE, rel=0.01)
     assert memory.optimizer_state == pytest.approx(state * SIZE, rel=0.01)
+    if memory.estimate is not None:
+        assert memory.parameters == pytest.approx(memory.estimate.parameters, rel=0.001)
+        assert memory.gradients == pytest.approx(memory.estimate.gradients, rel=0.001)
+        assert memory.optimizer_state == pytest.approx(memory.estimate.optimizer_state, rel=0.001)
+    assert (memory.estimate is not None) == name.startswith("zero")
     # At its highest a process held at least these, and not what torch and DeepSpeed themselves take.
     held = memory.parameters + memory.gradients + memory.optimizer_state
     assert 0.9 * held < memory.peak < 24 * SIZE
@@ -48,3 +53,5 @@ def test_zero_1_holds_a_part_of_the_gradients_and_of_the_state(tmp_path: Path) -
     assert memory.parameters == pytest.approx(SIZE, rel=0.01)
     assert 0.49 * SIZE < memory.gradients < SIZE
     assert memory.optimizer_state == pytest.approx(SIZE, rel=0.01)
+    assert memory.estimate is not None
+    assert memory.gradients == pytest.approx(memory.estimate.gradients, rel=0.001)

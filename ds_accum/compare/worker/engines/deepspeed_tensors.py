@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from ds_accum.compare.worker.engines.protocol import Held
 
-__all__ = ["held", "master_parameters"]
+__all__ = ["held", "master_parameters", "parameter_sizes"]
 
 
 def master_parameters(engine: Any) -> Iterator[tuple[Any, Tensor]]:
@@ -70,6 +70,15 @@ def _from_partitions(optimizer: Any) -> Iterator[tuple[Any, Tensor]]:
 
 _GRADIENTS = re.compile(r"grad(?!_acc_hook)|ipg_bucket")
 """Attributes of DeepSpeed's optimizers in which gradients are kept: partitions, buckets, buffers of accumulation."""
+
+
+def parameter_sizes(model: nn.Module) -> list[int]:
+    """Elements of each trainable parameter, those that ZeRO-3 has cut into parts included."""
+    return [
+        int(getattr(parameter, "ds_numel", parameter.numel()))
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    ]
 
 
 def held(engine: Any) -> Held:

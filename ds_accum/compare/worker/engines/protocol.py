@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ds_accum.compare.spec import Dtype, RunSpec, Variant
+from ds_accum.compare.formulas import dtype_of
+from ds_accum.compare.spec import Dtype, RunSpec
 from ds_accum.compare.worker.ranks import Ranks
 from ds_accum.compare.worker.watch import Watch
 from ds_accum.compare.worker.workloads import Batch, MicroBatch, Training, build
@@ -84,18 +85,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Lets go of everything."""
-
-
-def dtype_of(variant: Variant, spec: RunSpec) -> Dtype:
-    """What a variant computes in: of DeepSpeed's engines the config says it."""
-    if variant.engine in ("stock", "token"):
-        for dtype, keys in (("bf16", ("bf16", "bfloat16")), ("fp16", ("fp16",))):
-            for key in keys:
-                block = variant.config.get(key)
-                if isinstance(block, Mapping) and block.get("enabled"):
-                    return "bf16" if dtype == "bf16" else "fp16"
-        return "fp32"
-    return spec.dtype
 
 
 def starting_dtypes(spec: RunSpec) -> tuple[torch.dtype, ...]:
