@@ -182,7 +182,7 @@ def test_variants_without_a_formula_are_named() -> None:
 
 def test_the_least_and_the_most_memory_are_named() -> None:
     *_, sentence = said(comparison(), "memory")
-    assert sentence.startswith("fsdp peaks lowest at 3.69 MB a rank and zero-1 token highest at 4.58 MB, 1.24 times")
+    assert sentence.startswith("fsdp peaks lowest at 3.69 MB a rank and zero-0 token highest at 4.58 MB, 1.24 times")
 
 
 def test_what_is_held_is_compared_with_what_the_planner_reckons() -> None:
