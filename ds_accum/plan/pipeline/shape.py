@@ -68,7 +68,7 @@ SCHEDULES = MappingProxyType(
             ),
             Schedule(
                 name="interleaved",
-                title="interleaved 1F1B",
+                title="Interleaved 1F1B",
                 torch_name="Interleaved1F1B",
                 chunks=(1, None),
                 placement="loop",
@@ -77,7 +77,7 @@ SCHEDULES = MappingProxyType(
             ),
             Schedule(
                 name="zero-bubble",
-                title="zero bubble",
+                title="Zero bubble",
                 torch_name="InterleavedZeroBubble",
                 chunks=(1, None),
                 placement="loop",
@@ -86,7 +86,7 @@ SCHEDULES = MappingProxyType(
             ),
             Schedule(
                 name="zero-bubble-v",
-                title="zero bubble V",
+                title="Zero bubble V",
                 torch_name="ZBVZeroBubble",
                 chunks=(2, 2),
                 placement="v",
