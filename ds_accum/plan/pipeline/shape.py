@@ -82,7 +82,7 @@ SCHEDULES = MappingProxyType(
                 chunks=(1, None),
                 placement="loop",
                 splits_backward=True,
-                source="Qi et al. 2023, arXiv 2401.10241, section 2 (ZB-H1)",
+                source="Qi et al. 2023, arXiv 2401.10241, ZB-H1",
             ),
             Schedule(
                 name="zero-bubble-v",
@@ -91,7 +91,7 @@ SCHEDULES = MappingProxyType(
                 chunks=(2, 2),
                 placement="v",
                 splits_backward=True,
-                source="Qi et al. 2023, arXiv 2401.10241, section 6",
+                source="Qi et al. 2023, arXiv 2401.10241, ZB-V",
             ),
             Schedule(
                 name="dualpipev",

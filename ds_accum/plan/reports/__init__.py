@@ -1,0 +1,1 @@
+"""Results of the planner as documents and as plain values, one module a result."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ds_accum.plan.pipeline import PipelineShape, move_layers, stage_times, summarize_pipeline
 from ds_accum.plan.pipeline.comparison import compare_schedules
-from ds_accum.plan.reports.schedule import Recut, ScheduleReport, percent, schedule_document, schedule_json
+from ds_accum.plan.reports.schedule import Recut, ScheduleReport, percent, schedule_document
+from ds_accum.plan.reports.schedule_json import schedule_json
 from ds_accum.reporting import json_text, render_html, render_markdown, render_text
 from tests.plan.pipeline.pipelines import shapes, times_for
 
@@ -117,7 +118,11 @@ def test_every_format_shows_it_and_no_line_is_too_wide(shape: PipelineShape, dat
 
 def test_json_without_a_timeline_says_so() -> None:
     values = schedule_json(report(PipelineShape(schedule="1f1b", stages=4, micro_batches=10**9)))
+    assert (values["timeline"], values["timeline_left_out"]) == (None, "by formula")
+    values = schedule_json(report(PipelineShape(schedule="1f1b", stages=64, micro_batches=1024)))
     assert values["timeline"] is None
+    assert "131072 passes are more than 100000" in str(values["timeline_left_out"])
+    values = schedule_json(report(PipelineShape(schedule="1f1b", stages=4, micro_batches=10**9)))
     assert values["bubble_share"] == Fraction(3, 10**9 + 3)
 
 

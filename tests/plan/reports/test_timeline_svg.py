@@ -81,7 +81,7 @@ def test_the_axis_ends_with_its_unit_and_no_number_runs_into_it() -> None:
     last = float(list(root.iter("text"))[-1].attrib["y"])
     axis = [text for text in root.iter("text") if float(text.attrib["y"]) == last and text.text != "forwards"]
     numbers = [float(text.attrib["x"]) for text in axis]
-    assert [text.text for text in axis] == ["0", "5", "10", "15", "20", "25"]
+    assert [text.text for text in axis] == ["0", "5", "10", "15", "20", "25", "30"]
     assert max(numbers) < 952 - 7 * len("forwards")
     assert [text.text for text in root.iter("text")][-1] == "forwards"
 

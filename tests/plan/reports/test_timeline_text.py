@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_accum.plan.pipeline import PipelineShape, simulate_pipeline, stage_times
@@ -36,6 +36,7 @@ def test_without_unicode_it_is_drawn_in_ascii() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(shapes(most_stages=6), st.data(), st.integers(40, 120), st.booleans())
 def test_no_line_is_wider_than_the_terminal_and_every_stage_has_one(
     shape: PipelineShape, data: st.DataObject, width: int, blocks: bool
@@ -48,6 +49,7 @@ def test_no_line_is_wider_than_the_terminal_and_every_stage_has_one(
     assert blocks or all(line.isascii() for line in lines)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 10))
 def test_the_columns_that_wait_are_the_bubble(stages: int, micro_batches: int) -> None:
     timeline = simulate_pipeline(PipelineShape(schedule="1f1b", stages=stages, micro_batches=micro_batches))
