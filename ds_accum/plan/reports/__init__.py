@@ -1,1 +1,1 @@
-"""Results of the planner as documents and as plain values, one module a result."""
+"""Results of the planner as documents, one module a result; how a document is shown is `ds_accum.reporting`'s."""
