@@ -115,7 +115,8 @@ def schedule(report: ReportOptions, svg: Path | None, **options: Any) -> None:
       ds-accum schedule --stages 4 --micro-batches 32 --slow 2:1.3 --layers 32
       ds-accum schedule --stages 8 --micro-batches 64 --schedule all --format html
     """
-    from ds_accum.plan.reports.schedule import schedule_document, schedule_json
+    from ds_accum.plan.reports.schedule import schedule_document
+    from ds_accum.plan.reports.schedule_json import schedule_json
     from ds_accum.plan.reports.timeline_text import DRAWN_WITH
 
     result = _report(options)

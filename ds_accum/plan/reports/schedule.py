@@ -1,8 +1,8 @@
-"""What `ds-accum schedule` has to say: one pipeline in sentences, a timeline and tables, or as plain values."""
+"""What `ds-accum schedule` has to say: one pipeline in sentences, a timeline and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +10,6 @@ from ds_accum.plan.pipeline import (
     LayerCut,
     PipelineShape,
     PipelineSummary,
-    PipelineTimeline,
     activation_bytes,
 )
 from ds_accum.plan.pipeline.comparison import ScheduleOutcome
@@ -18,7 +17,7 @@ from ds_accum.plan.reports.timeline_svg import timeline_svg
 from ds_accum.plan.reports.timeline_text import timeline_text
 from ds_accum.reporting import Document, Section, Table, bytes_text, count_text, listed, seconds_text
 
-__all__ = ["Recut", "ScheduleReport", "percent", "schedule_document", "schedule_json"]
+__all__ = ["Recut", "ScheduleReport", "percent", "schedule_document"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,80 +59,9 @@ def schedule_document(report: ScheduleReport, *, width: int = 80, blocks: bool =
     )
 
 
-def schedule_json(report: ScheduleReport) -> Mapping[str, object]:
-    """Every number, with the whole timeline where there is one; times in `unit`."""
-    return {
-        "unit": "seconds" if report.in_seconds else "forwards of a stage",
-        **_summary_json(report.summary, report.activation_bytes),
-        "max_bubble_share": report.max_bubble,
-        "fewest_micro_batches": None if report.fewest is None else report.fewest.micro_batches,
-        "recut": None
-        if report.recut is None
-        else {
-            "layers_now": report.recut.layers,
-            "layers": report.recut.cut.layers,
-            "time_per_micro_batch": report.recut.cut.loads,
-            "step_time": report.recut.summary.step_time,
-            "bubble_share": report.recut.summary.bubble_share,
-        },
-        "schedules": [
-            {"schedule": outcome.schedule, "refusal": outcome.refusal}
-            if outcome.summary is None
-            else _summary_json(outcome.summary, report.activation_bytes)
-            for outcome in report.others
-        ]
-        or None,
-        "timeline": None if report.summary.timeline is None else _timeline_json(report.summary.timeline),
-    }
-
-
 def percent(share: Fraction) -> str:
     """Three digits that matter: 27.3 %."""
     return f"{float(share) * 100:.3g} %"
-
-
-def _summary_json(summary: PipelineSummary, per_micro_batch: tuple[int, ...] | None) -> dict[str, object]:
-    shape = summary.shape
-    return {
-        "schedule": shape.schedule,
-        "stages": shape.stages,
-        "micro_batches": shape.micro_batches,
-        "virtual_stages": shape.virtual_stages,
-        "step_time": summary.step_time,
-        "bubble_share": summary.bubble_share,
-        "bubble_overhead": summary.bubble_overhead,
-        "bubble_share_without_boundary": summary.bubble_share_without_boundary,
-        "per_stage": [
-            {
-                "stage": number,
-                "forward": summary.times.forward[number],
-                "backward": summary.times.backward[number],
-                "computing": stage.computing,
-                "waiting": stage.waiting,
-                "micro_batches_in_flight": stage.in_flight,
-                "activation_bytes": None
-                if per_micro_batch is None
-                else activation_bytes(stage.in_flight, per_micro_batch[number]),
-            }
-            for number, stage in enumerate(summary.stages)
-        ],
-    }
-
-
-def _timeline_json(timeline: PipelineTimeline) -> list[list[dict[str, object]]]:
-    return [
-        [
-            {
-                "part": instruction.part.value,
-                "micro_batch": instruction.micro_batch,
-                "chunk": instruction.chunk,
-                "start": float(start * timeline.tick),
-                "end": float(end * timeline.tick),
-            }
-            for instruction, start, end in zip(stage.instructions, stage.starts, stage.ends, strict=True)
-        ]
-        for stage in timeline.stages
-    ]
 
 
 # ------------------------------------------------------------------------------------------------------------ sentences

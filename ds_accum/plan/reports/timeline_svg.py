@@ -45,11 +45,12 @@ _OWN_STYLE = (
 def timeline_svg(timeline: PipelineTimeline, *, unit: str = "", standalone: bool = False) -> str:
     """One `<svg>` element; `unit` is written at the axis. `standalone` makes it a file of its own."""
     stages = drawn_stages(len(timeline.stages), _MOST_ROWS)
+    are_single = sum(len(timeline.stages[stage].instructions) for stage in stages) <= _MOST_PASSES
     pitch = 30 if len(stages) <= 16 else 20
     height = _TOP + pitch * len(stages) + _BOTTOM
     inside = (
-        *_legend(timeline),
-        *_rows(timeline, stages, pitch),
+        *_legend(timeline, are_single=are_single),
+        *_rows(timeline, stages, pitch, are_single=are_single),
         *_axis(timeline, _TOP + pitch * len(stages), unit),
     )
     own = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ' style="min-width:40rem"'
@@ -81,7 +82,7 @@ def _x(timeline: PipelineTimeline, ticks: int) -> float:
     return _LEFT + (_WIDTH - _LEFT - _RIGHT) * ticks / timeline.step_ticks
 
 
-def _legend(timeline: PipelineTimeline) -> Iterator[str]:
+def _legend(timeline: PipelineTimeline, *, are_single: bool) -> Iterator[str]:
     parts = [Part.FORWARD, Part.BACKWARD]
     if timeline.shape.kind.splits_backward:
         parts = [Part.FORWARD, Part.BACKWARD_INPUT, Part.BACKWARD_WEIGHT]
@@ -95,13 +96,14 @@ def _legend(timeline: PipelineTimeline) -> Iterator[str]:
     yield f'<rect x="{x:g}" y="6" width="14" height="12" fill="url(#{_hatch(timeline)})"/>'
     yield f'<text x="{x + 19:g}" y="16">waiting</text>'
     x += 38 + 7 * len("waiting")
-    if timeline.shape.virtual_stages > 1:
+    if not are_single:
+        yield f'<text x="{x:g}" y="16">height: the part of the time</text>'
+    elif timeline.shape.virtual_stages > 1:
         yield f'<text x="{x:g}" y="16">darker: every second chunk of the stage</text>'
 
 
-def _rows(timeline: PipelineTimeline, stages: Sequence[int], pitch: int) -> Iterator[str]:
+def _rows(timeline: PipelineTimeline, stages: Sequence[int], pitch: int, *, are_single: bool) -> Iterator[str]:
     size = pitch - 4
-    passes = sum(len(timeline.stages[stage].instructions) for stage in stages)
     for row, number in enumerate(stages):
         y = _TOP + pitch * row
         stage = timeline.stages[number]
@@ -110,7 +112,7 @@ def _rows(timeline: PipelineTimeline, stages: Sequence[int], pitch: int) -> Iter
             f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH - _LEFT - _RIGHT}" height="{size}"'
             f' fill="url(#{_hatch(timeline)})"/>'
         )
-        yield from _passes(timeline, stage, y, size) if passes <= _MOST_PASSES else _columns(timeline, stage, y, size)
+        yield from _passes(timeline, stage, y, size) if are_single else _columns(timeline, stage, y, size)
 
 
 def _passes(timeline: PipelineTimeline, stage: StageTimeline, y: float, size: float) -> Iterator[str]:
@@ -165,7 +167,7 @@ def _axis(timeline: PipelineTimeline, y: float, unit: str) -> Iterator[str]:
     for mark in range(count + 1):
         x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * mark * step / total
         yield f'<path d="M{x:.2f} {y:g}v4" stroke="currentColor" stroke-opacity=".6"/>'
-        if mark == count and unit:
+        if unit and x > _WIDTH - _RIGHT - 7 * len(unit) - 24:
             continue  # the unit stands there
         yield f'<text x="{x:.2f}" y="{y + 17:g}" text-anchor="middle">{mark * step:g}</text>'
     if unit:
