@@ -117,7 +117,7 @@ def _when_nothing_fits(plan: Plan, remedies: tuple[Remedy, ...]) -> Iterator[Sec
 
 
 def _layouts(plan: Plan, layouts: tuple[PlannedLayout, ...]) -> Table:
-    """Degrees that are 1 in every row have no column."""
+    """Columns in which every row is 1, or none, are left out; so is what is sent if a terminal has no room for it."""
     degrees = [
         ("TP", [planned.layout.tensor_parallel_size for planned in layouts]),
         ("PP", [planned.layout.pipeline_parallel_size for planned in layouts]),
@@ -130,7 +130,7 @@ def _layouts(plan: Plan, layouts: tuple[PlannedLayout, ...]) -> Table:
         *((name, [str(size) for size in sizes]) for name, sizes in degrees if max(sizes) > 1),
         ("DP", [str(planned.layout.data_parallel_size) for planned in layouts]),
         ("ZeRO", [_stage(planned.training) for planned in layouts]),
-        ("recompute", [planned.training.recompute for planned in layouts]),
+        ("recomp", [planned.training.recompute.replace("selective", "select") for planned in layouts]),
         ("micro", [str(planned.ledger.micro_batch_size) for planned in layouts]),
         ("accum", [str(planned.ledger.gradient_accumulation_steps) for planned in layouts]),
         ("memory", [bytes_text(planned.memory.peak_bytes) for planned in layouts]),
@@ -138,21 +138,31 @@ def _layouts(plan: Plan, layouts: tuple[PlannedLayout, ...]) -> Table:
         ("sent", [bytes_text(planned.communication.sent_bytes) for planned in layouts]),
         ("step", [seconds_text(planned.step.step_seconds) for planned in layouts]),
     ]
-    if all(planned.training.recompute == "none" for planned in layouts):
-        columns = [column for column in columns if column[0] != "recompute"]
+    idle = {"recomp": {"none"}, "bubble": {"0 %"}}
+    columns = [(name, cells) for name, cells in columns if not set(cells) <= idle.get(name, set())]
+    if sum(max(map(len, (name, *cells))) + 2 for name, cells in columns) - 2 > _COLUMNS:
+        columns = [column for column in columns if column[0] != "sent"]
     return Table(
         headings=tuple(name for name, _ in columns),
         rows=tuple(zip(*(cells for _, cells in columns), strict=True)),
-        note=_legend(layouts),
+        note=_legend(layouts, {name for name, _ in columns}),
     )
 
 
-def _legend(layouts: tuple[PlannedLayout, ...]) -> str:
-    said = "micro: samples of a forward; accum: micro-batches of a step; sent: bytes by one GPU in a step"
+# Of a terminal that nobody has made wider.
+_COLUMNS = 80
+
+
+def _legend(layouts: tuple[PlannedLayout, ...], columns: set[str]) -> str:
+    said = "micro: samples of a forward; accum: micro-batches of a step"
+    if "sent" in columns:
+        said += "; sent: bytes by one GPU in a step"
+    if "recomp" in columns:
+        said += "; recomp: activation recompute"
     if any(planned.training.offload_optimizer != "none" for planned in layouts):
-        said += "; off: optimizer states on the host"
+        said += "; +: optimizer states on the host"
     if any(planned.training.offload_parameters != "none" for planned in layouts):
-        said += "; off all: parameters too"
+        said += "; ++: parameters too"
     return f"{said}."
 
 
@@ -175,7 +185,8 @@ def _memory_words(plan: Plan, planned: PlannedLayout) -> tuple[str, ...]:
     moment = {
         "activations": "when the last forward ends",
         "reduction": "when the backward ends",
-        "step": "when the optimizer steps",
+        "conversion": "when gradients are turned into the optimizer's dtype",
+        "update": "when the optimizer runs",
     }[fullest.fullest_moment]
     where = f" of stage {fullest.stage}" if planned.layout.pipeline_parallel_size > 1 else ""
     said = f"{bytes_text(need)} of {bytes_text(there)} ({_percent(need / there)}){where}, fullest {moment}."
@@ -310,14 +321,15 @@ def _product(equation: str) -> str:
 
 
 def _way(training: TrainingSetup) -> str:
-    said = f"ZeRO {_stage(training)}"
+    said = f"ZeRO {training.zero_stage}"
+    if training.offload_optimizer != "none":
+        said += " with all on the host" if training.offload_parameters != "none" else " with its states on the host"
     return said if training.recompute == "none" else f"{said}, {training.recompute} recompute"
 
 
 def _stage(training: TrainingSetup) -> str:
-    if training.offload_parameters != "none":
-        return f"{training.zero_stage} off all"
-    return f"{training.zero_stage} off" if training.offload_optimizer != "none" else str(training.zero_stage)
+    offloaded = (training.offload_optimizer, training.offload_parameters)
+    return f"{training.zero_stage}{'+' * sum(place != 'none' for place in offloaded)}"
 
 
 def _number(plan: Plan, planned: PlannedLayout) -> str:
