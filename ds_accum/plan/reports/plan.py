@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from ds_accum.batch.wording import show_list
@@ -25,7 +26,7 @@ _PART_NAMES: dict[TimePart, str] = {
     "sequence_parallel": "sequence and context parallel",
     "expert_parallel": "expert parallel",
     "pipeline_transfers": "pipeline transfers",
-    "data_parallel": "data parallel, ZeRO",
+    "data_parallel": "data parallel",
     "update": "update",
 }
 _DROPPED: dict[Reason, str] = {
@@ -88,7 +89,8 @@ def _sections(plan: Plan) -> Iterator[Section]:
         yield Section(title="Why each is ahead of the next", paragraphs=tuple(_reasons(plan.layouts)))
     others = [split for split in plan.splits if split not in plan.layouts]
     if others:
-        yield Section(title="The best of other ways to divide the GPUs", table=_layouts(plan, tuple(others)))
+        table = replace(_layouts(plan, tuple(others)), note="")
+        yield Section(title="The best of other ways to divide the GPUs", table=table)
     best = plan.layouts[0]
     yield Section(
         title="Layout 1: the batch",
