@@ -166,6 +166,12 @@ def test_larger_micro_batches_of_the_same_samples_never_need_less(
         assert less.host_bytes <= more.host_bytes
 
 
+def test_data_parallel_sizes_that_do_not_divide_the_batch_are_named() -> None:
+    assert plan(global_batch_size=48).uneven_data_parallel_sizes == ()
+    assert plan(global_batch_size=12).uneven_data_parallel_sizes == (8,)
+    assert plan(global_batch_size=9).uneven_data_parallel_sizes == (2, 4, 8)
+
+
 def test_both_ends_of_the_brute_force_are_reached() -> None:
     """The property above would hold of a search that finds nothing, or drops nothing, if there were nothing to."""
     fitting, counts, _ = tried_one_by_one(SMALL, A100.override(memory_bytes=4 * 10**9), 8, 32, Limits())

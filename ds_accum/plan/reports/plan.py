@@ -13,6 +13,7 @@ from ds_accum.plan.layouts import RefusedDegree
 from ds_accum.plan.planned import Dropped, Miss, Plan, PlannedLayout, Reason
 from ds_accum.plan.reasons import Advantage, advantage_over
 from ds_accum.plan.remedies import Remedy
+from ds_accum.plan.targets import nearest_batches
 from ds_accum.plan.training import TrainingSetup
 from ds_accum.reporting import Document, Section, Table, bytes_text, count_text, seconds_text
 
@@ -104,14 +105,14 @@ def _sections(plan: Plan) -> Iterator[Section]:
         yield Section(title="Layout 1: what a GPU sends in a step", table=_transfers(best))
     yield Section(title="Layout 1: to launch it", paragraphs=tuple(_launch(best)))
     if plan.dropped or plan.refused:
-        yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan.dropped))
+        yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan))
     yield Section(title="Assumed", paragraphs=_assumed(plan))
 
 
 def _when_nothing_fits(plan: Plan, remedies: tuple[Remedy, ...]) -> Iterator[Section]:
     helping = tuple(_remedy(remedy) for remedy in remedies)
     yield Section(title="What would help", paragraphs=helping or ("No single change that was tried.",))
-    yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan.dropped))
+    yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan))
     yield Section(title="Assumed", paragraphs=_assumed(plan))
 
 
@@ -177,7 +178,7 @@ def _time(planned: PlannedLayout) -> Table:
     ]
     stage = ""
     if planned.layout.pipeline_parallel_size > 1:
-        stage = f" of the slowest stage, {planned.step.pipeline_stage}"
+        stage = f" of stage {planned.step.pipeline_stage}, the slowest"
     return Table(headings=("part", f"time{stage}", "share"), rows=(*rows, ("step", seconds_text(total), "100 %")))
 
 
@@ -223,10 +224,13 @@ def _transfers(planned: PlannedLayout) -> Table:
     return Table(headings=("what", "group", "calls", "each", "sent"), rows=(*rows, total), words=frozenset({0, 1}))
 
 
-def _drops(dropped: tuple[Dropped, ...]) -> Table | None:
-    if not dropped:
+def _drops(plan: Plan) -> Table | None:
+    if not plan.dropped:
         return None
-    rows = [(_DROPPED[item.reason], count_text(item.count), _miss(item)) for item in dropped]
+    rows = [
+        (_DROPPED[item.reason], count_text(item.count), _other_batches(plan) if item.reason == "batch" else _miss(item))
+        for item in plan.dropped
+    ]
     return Table(headings=("why", "layouts", "nearest miss"), rows=tuple(rows), words=frozenset({0, 2}))
 
 
@@ -302,6 +306,14 @@ def _miss(item: Dropped) -> str:
     return f"{bytes_text(miss.needed)} of {bytes_text(miss.available)}{where}, {more} too much: {_missed(miss)}"
 
 
+def _other_batches(plan: Plan) -> str:
+    """For the widest data parallelism that the batch rules out, the batches next to it that do not."""
+    widest = plan.uneven_data_parallel_sizes[-1]
+    near = nearest_batches(plan.global_batch_size, (widest,))
+    said = show_list([count_text(batch) for batch in near if batch is not None])
+    return f"data parallel {widest} divides {said}"
+
+
 def _missed(miss: Miss) -> str:
     degrees = _product(miss.layout.describe())
     return f"{degrees}, {_way(miss.training)}, micro batch {miss.ledger.micro_batch_size}"
@@ -347,7 +359,8 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         f" link's; {_percent(said.overlapped_share)} of what can overlap does; a ring uses {ports} of a node."
     )
     links = (
-        f"{hardware.name}: {bytes_text(hardware.memory_bytes)}, {hardware.gpus_per_node} a node,"
+        f"{hardware.name}: {bytes_text(hardware.memory_bytes)} ({hardware.memory_bytes / 2**30:.4g} GiB),"
+        f" {hardware.gpus_per_node} a node,"
         f" {bytes_text(hardware.intra_node_bytes_per_second)}/s within and"
         f" {bytes_text(hardware.inter_node_bytes_per_second)}/s between nodes, a GPU and one way."
     )

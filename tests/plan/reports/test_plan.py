@@ -143,6 +143,11 @@ def test_a_layout_that_fills_the_memory_comes_with_one_that_does_not() -> None:
     assert not any(sentence.startswith("It fills") for sentence in plan_document(free).lead)
 
 
+def test_a_batch_that_rules_out_the_widest_data_parallelism_comes_with_those_that_do_not() -> None:
+    uneven = plan(shape=read_shape("llama-3-8b"), world_size=100, global_batch_size=512)
+    assert "data parallel 100 divides 500 or 600" in words_of(text_of(uneven, 120))
+
+
 def test_where_nothing_fits_the_remedies_are_said() -> None:
     made = PLANS["nothing"]()
     text = words_of(render_text(plan_document(made, remedies=remedies_for(made)), width=80))
