@@ -57,6 +57,7 @@ class PlanOptions:
     optimizer: str
     attention: str
     kernels: str
+    dropout: bool
     sequence_split: str
     compute_share: float | None
     link_share: float | None
@@ -93,6 +94,7 @@ class PlanOptions:
             communication_dtype=accumulated,
             flash_attention=self.attention == "flash",
             fused_kernels=self.kernels == "fused",
+            dropout=self.dropout,
             megatron_sequence_parallel=self.sequence_split == "yes",
             **given,
         )
@@ -339,6 +341,7 @@ _OPTIONS = (
         section=_TRAINING,
         help="Norms, activation functions and loss: fused as in Megatron, or plain PyTorch as in transformers.",
     ),
+    option("--dropout", is_flag=True, section=_TRAINING, help="The model drops out, and keeps masks."),
     option(
         "--megatron-sequence-parallel",
         "sequence_split",

@@ -38,9 +38,8 @@ _LARGEST = 10**24
 class Hardware:
     """One kind of GPU in one kind of node. Raises ConfigError if a number is no positive finite one.
 
-    `memory_bytes` is what an estimate may come to: the vendor's gigabytes in powers of ten, or less where the driver
-    leaves a process less. `peak_flops_per_second` maps
-    "fp32", "bf16" and "fp16" to dense floating-point operations; a dtype that the GPU lacks is absent.
+    `memory_bytes` is what the driver leaves to a process, which is not the vendor's figure. `peak_flops_per_second`
+    maps "fp32", "bf16" and "fp16" to dense floating-point operations; a dtype that the GPU lacks is absent.
     `host_bytes_per_second` is the way to the memory of the host, for offload.
     """
 

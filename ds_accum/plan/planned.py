@@ -78,7 +78,8 @@ class Dropped:
 class Plan:
     """What was asked, the layouts that fit, best first, and what was dropped.
 
-    `layouts` holds the first of `fitting`; `splits` the best of every way to divide the GPUs, best first.
+    `layouts` holds the first of `fitting`; `splits` the best of every way to divide the GPUs, best first;
+    `uneven_data_parallel_sizes` are those of legal layouts that do not divide the batch, ascending.
     """
 
     shape: ModelShape
@@ -93,6 +94,7 @@ class Plan:
     layouts: tuple[PlannedLayout, ...]
     splits: tuple[PlannedLayout, ...]
     dropped: tuple[Dropped, ...]
+    uneven_data_parallel_sizes: tuple[int, ...]
     refused: tuple[RefusedDegree, ...]
 
     @property

@@ -68,9 +68,10 @@ def plan_batch(
         "sequence_length": sequence_length,
     }
     layouts = legal_layouts(shape, limits=limits, **where)
+    data_parallel_sizes = {layout.data_parallel_size for layout in layouts}
     batch = resolve_target(
         sequence_length=sequence_length,
-        data_parallel_sizes={layout.data_parallel_size for layout in layouts},
+        data_parallel_sizes=data_parallel_sizes,
         global_batch_size=global_batch_size,
         tokens_per_step=tokens_per_step,
     )
@@ -91,6 +92,7 @@ def plan_batch(
         layouts=tuple(search.in_full(candidate) for candidate in found[:most]),
         splits=tuple(search.in_full(candidate) for candidate in _best_of_each_split(found)[:most]),
         dropped=search.dropped(),
+        uneven_data_parallel_sizes=tuple(sorted(size for size in data_parallel_sizes if batch % size)),
         refused=refused_degrees(shape, limits=limits, **where),
     )
 

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ds_accum.batch import ParallelLayout
 from ds_accum.errors import BatchError, UsageError
 from ds_accum.plan.cost import PARTS, CostAssumptions, paces_of, step_time
 from ds_accum.plan.hardware import Hardware, read_hardware
@@ -127,6 +129,49 @@ def test_the_search_finds_what_trying_every_micro_batch_finds(
             assert item.nearest.needed == nearest[item.reason]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    model=st.sampled_from(["llama-2-7b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3"]),
+    degrees=st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 4), (1, 8)]),
+    stage=st.sampled_from([1, 2, 3]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    place=st.sampled_from(["none", "cpu"]),
+    flash=st.booleans(),
+    of_rank=st.sampled_from([8, 12, 64, 90]),
+)
+def test_larger_micro_batches_of_the_same_samples_never_need_less(
+    model: str, degrees: tuple[int, int], stage: int, recompute: str, place: str, flash: bool, of_rank: int
+) -> None:
+    """What the search leaves out by; a single micro-batch, which it tries on its own, may need less."""
+    tensor, pipeline = degrees
+    layout = ParallelLayout(world_size=64, tensor_parallel_size=tensor, pipeline_parallel_size=pipeline)
+    base = replace(
+        default_training(2048),
+        zero_stage=1 if pipeline > 1 else stage,
+        recompute=recompute,
+        offload_optimizer=place,
+        flash_attention=flash,
+        megatron_sequence_parallel=tensor > 1,
+    )
+    shape = read_shape(model)
+    sizes = [size for size in range(1, of_rank) if of_rank % size == 0]
+    estimates = [
+        estimate_memory(
+            shape, layout, replace(base, micro_batch_size=size, gradient_accumulation_steps=of_rank // size)
+        )
+        for size in sizes
+    ]
+    for less, more in pairwise(estimates):
+        assert less.peak_bytes <= more.peak_bytes
+        assert less.host_bytes <= more.host_bytes
+
+
+def test_data_parallel_sizes_that_do_not_divide_the_batch_are_named() -> None:
+    assert plan(global_batch_size=48).uneven_data_parallel_sizes == ()
+    assert plan(global_batch_size=12).uneven_data_parallel_sizes == (8,)
+    assert plan(global_batch_size=9).uneven_data_parallel_sizes == (2, 4, 8)
+
+
 def test_both_ends_of_the_brute_force_are_reached() -> None:
     """The property above would hold of a search that finds nothing, or drops nothing, if there were nothing to."""
     fitting, counts, _ = tried_one_by_one(SMALL, A100.override(memory_bytes=4 * 10**9), 8, 32, Limits())
@@ -203,9 +248,14 @@ def test_less_time_a_step_is_more_tokens_a_second_and_more_of_the_peak() -> None
 
 
 def published(*, gpus: int, batch: int) -> Plan:
-    """ZeRO-3 alone, in fp16 with full recompute and no FlashAttention, at micro-batch 4."""
+    """ZeRO-3 alone, in fp16, with dropout and full recompute and no FlashAttention, at micro-batch 4 at the most."""
     training = replace(
-        default_training(2048), dtype="fp16", flash_attention=False, grad_accum_dtype=None, communication_dtype=None
+        default_training(2048),
+        dtype="fp16",
+        grad_accum_dtype=None,
+        communication_dtype=None,
+        flash_attention=False,
+        dropout=True,
     )
     limits = Limits(
         zero_stages=(3,),

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from ds_accum.batch.wording import show_list
-from ds_accum.plan.cost import PARTS, TimePart
+from ds_accum.plan.cost import PARTS
 from ds_accum.plan.ds_config import beyond_the_config, launch_degrees
 from ds_accum.plan.layouts import RefusedDegree
-from ds_accum.plan.planned import Dropped, Miss, Plan, PlannedLayout, Reason
-from ds_accum.plan.reasons import Advantage, advantage_over
+from ds_accum.plan.planned import Plan, PlannedLayout
+from ds_accum.plan.reasons import advantage_over
 from ds_accum.plan.remedies import Remedy
-from ds_accum.plan.training import TrainingSetup
+from ds_accum.plan.reports.plan_words import (
+    DROPPED_BECAUSE,
+    PART_NAMES,
+    advantage_words,
+    degrees_words,
+    miss_words,
+    parameters_text,
+    percent_text,
+    sentence,
+    sizes_words,
+    stage_words,
+    way_words,
+)
+from ds_accum.plan.targets import nearest_batches
 from ds_accum.reporting import Document, Section, Table, bytes_text, count_text, seconds_text
 
 __all__ = ["plan_document"]
-
-_PART_NAMES: dict[TimePart, str] = {
-    "compute": "compute",
-    "recompute": "recompute",
-    "bubble": "bubble",
-    "tensor_parallel": "tensor parallel",
-    "sequence_parallel": "sequence and context parallel",
-    "expert_parallel": "expert parallel",
-    "pipeline_transfers": "pipeline transfers",
-    "data_parallel": "data parallel, ZeRO",
-    "update": "update",
-}
-_DROPPED: dict[Reason, str] = {
-    "memory": "more memory than a GPU has",
-    "host memory": "more memory than the host has",
-    "bubble": "a larger bubble than allowed",
-    "batch": "data parallel does not divide the batch",
-    "layout": "the model can't be cut like this",
-}
 
 
 def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Remedy, ...] = ()) -> Document:
@@ -42,7 +37,7 @@ def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Re
     title = f"{plan.shape.name} on {plan.world_size} x {plan.hardware.name}"
     asked = (
         f"{count_text(plan.global_batch_size)} samples of {count_text(plan.sequence_length)} tokens a step,"
-        f" {count_text(plan.tokens_per_step)} tokens; {_billions(plan.shape.parameters)} parameters."
+        f" {count_text(plan.tokens_per_step)} tokens; {parameters_text(plan.shape.parameters)} parameters."
     )
     if not plan.layouts:
         return Document(
@@ -57,7 +52,7 @@ def _verdict(plan: Plan) -> str:
     best = plan.layouts[0]
     return (
         f"Best of {count_text(plan.fitting)} layouts that fit, of {count_text(plan.considered)} legal ones:"
-        f" {_degrees(best)}, {_way(best.training)}, micro batch {best.ledger.micro_batch_size}, accumulation"
+        f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {best.ledger.micro_batch_size}, accumulation"
         f" {best.ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
         f" {count_text(round(best.tokens_per_second))} tokens a second, {plan.model_flops_share(best):.0%} of peak."
     ).replace("%", " %")
@@ -78,7 +73,7 @@ def _tight(plan: Plan) -> Iterator[str]:
     if roomy is not None:
         slower = 1 - best.step.step_seconds / roomy.step.step_seconds
         needed = bytes_text(roomy.memory.peak_bytes)
-        said += f"; layout {_number(plan, roomy)} needs {needed} and is {_percent(slower)} slower"
+        said += f"; layout {_number(plan, roomy)} needs {needed} and is {percent_text(slower)} slower"
     yield f"{said}."
 
 
@@ -88,11 +83,12 @@ def _sections(plan: Plan) -> Iterator[Section]:
         yield Section(title="Why each is ahead of the next", paragraphs=tuple(_reasons(plan.layouts)))
     others = [split for split in plan.splits if split not in plan.layouts]
     if others:
-        yield Section(title="The best of other ways to divide the GPUs", table=_layouts(plan, tuple(others)))
+        table = replace(_layouts(plan, tuple(others)), note="")
+        yield Section(title="The best of other ways to divide the GPUs", table=table)
     best = plan.layouts[0]
     yield Section(
         title="Layout 1: the batch",
-        paragraphs=(f"{_sentence(best.ledger.describe())}", f"{_sentence(best.layout.describe())}"),
+        paragraphs=(f"{sentence(best.ledger.describe())}", f"{sentence(best.layout.describe())}"),
     )
     yield Section(title="Layout 1: a step", table=_time(best))
     yield Section(
@@ -102,14 +98,14 @@ def _sections(plan: Plan) -> Iterator[Section]:
         yield Section(title="Layout 1: what a GPU sends in a step", table=_transfers(best))
     yield Section(title="Layout 1: to launch it", paragraphs=tuple(_launch(best)))
     if plan.dropped or plan.refused:
-        yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan.dropped))
+        yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan))
     yield Section(title="Assumed", paragraphs=_assumed(plan))
 
 
 def _when_nothing_fits(plan: Plan, remedies: tuple[Remedy, ...]) -> Iterator[Section]:
     helping = tuple(_remedy(remedy) for remedy in remedies)
     yield Section(title="What would help", paragraphs=helping or ("No single change that was tried.",))
-    yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan.dropped))
+    yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan))
     yield Section(title="Assumed", paragraphs=_assumed(plan))
 
 
@@ -117,7 +113,7 @@ def _when_nothing_fits(plan: Plan, remedies: tuple[Remedy, ...]) -> Iterator[Sec
 
 
 def _layouts(plan: Plan, layouts: tuple[PlannedLayout, ...]) -> Table:
-    """Degrees that are 1 in every row have no column."""
+    """Columns in which every row is 1, or none, are left out; so is what is sent if a terminal has no room for it."""
     degrees = [
         ("TP", [planned.layout.tensor_parallel_size for planned in layouts]),
         ("PP", [planned.layout.pipeline_parallel_size for planned in layouts]),
@@ -129,43 +125,53 @@ def _layouts(plan: Plan, layouts: tuple[PlannedLayout, ...]) -> Table:
         ("", [_number(plan, planned) for planned in layouts]),
         *((name, [str(size) for size in sizes]) for name, sizes in degrees if max(sizes) > 1),
         ("DP", [str(planned.layout.data_parallel_size) for planned in layouts]),
-        ("ZeRO", [_stage(planned.training) for planned in layouts]),
-        ("recompute", [planned.training.recompute for planned in layouts]),
+        ("ZeRO", [stage_words(planned.training) for planned in layouts]),
+        ("recomp", [planned.training.recompute.replace("selective", "select") for planned in layouts]),
         ("micro", [str(planned.ledger.micro_batch_size) for planned in layouts]),
         ("accum", [str(planned.ledger.gradient_accumulation_steps) for planned in layouts]),
         ("memory", [bytes_text(planned.memory.peak_bytes) for planned in layouts]),
-        ("bubble", [_percent(planned.bubble_share) for planned in layouts]),
+        ("bubble", [percent_text(planned.bubble_share) for planned in layouts]),
         ("sent", [bytes_text(planned.communication.sent_bytes) for planned in layouts]),
         ("step", [seconds_text(planned.step.step_seconds) for planned in layouts]),
     ]
-    if all(planned.training.recompute == "none" for planned in layouts):
-        columns = [column for column in columns if column[0] != "recompute"]
+    idle = {"recomp": {"none"}, "bubble": {"0 %"}}
+    columns = [(name, cells) for name, cells in columns if not set(cells) <= idle.get(name, set())]
+    if sum(max(map(len, (name, *cells))) + 2 for name, cells in columns) - 2 > _COLUMNS:
+        columns = [column for column in columns if column[0] != "sent"]
     return Table(
         headings=tuple(name for name, _ in columns),
         rows=tuple(zip(*(cells for _, cells in columns), strict=True)),
-        note=_legend(layouts),
+        note=_legend(layouts, {name for name, _ in columns}),
     )
 
 
-def _legend(layouts: tuple[PlannedLayout, ...]) -> str:
-    said = "micro: samples of a forward; accum: micro-batches of a step; sent: bytes by one GPU in a step"
+# Of a terminal that nobody has made wider.
+_COLUMNS = 80
+
+
+def _legend(layouts: tuple[PlannedLayout, ...], columns: set[str]) -> str:
+    said = "micro: samples of a forward; accum: micro-batches of a step"
+    if "sent" in columns:
+        said += "; sent: bytes by one GPU in a step"
+    if "recomp" in columns:
+        said += "; recomp: activation recompute"
     if any(planned.training.offload_optimizer != "none" for planned in layouts):
-        said += "; off: optimizer states on the host"
+        said += "; +: optimizer states on the host"
     if any(planned.training.offload_parameters != "none" for planned in layouts):
-        said += "; off all: parameters too"
+        said += "; ++: parameters too"
     return f"{said}."
 
 
 def _time(planned: PlannedLayout) -> Table:
     total = planned.step.step_seconds
     rows = [
-        (_PART_NAMES[part], seconds_text(seconds), _percent(seconds / total))
+        (PART_NAMES[part], seconds_text(seconds), percent_text(seconds / total))
         for part in PARTS
         if (seconds := planned.step.part_seconds(part)) > 0
     ]
     stage = ""
     if planned.layout.pipeline_parallel_size > 1:
-        stage = f" of the slowest stage, {planned.step.pipeline_stage}"
+        stage = f" of stage {planned.step.pipeline_stage}, the slowest"
     return Table(headings=("part", f"time{stage}", "share"), rows=(*rows, ("step", seconds_text(total), "100 %")))
 
 
@@ -175,10 +181,11 @@ def _memory_words(plan: Plan, planned: PlannedLayout) -> tuple[str, ...]:
     moment = {
         "activations": "when the last forward ends",
         "reduction": "when the backward ends",
-        "step": "when the optimizer steps",
+        "conversion": "when gradients are turned into the optimizer's dtype",
+        "update": "when the optimizer runs",
     }[fullest.fullest_moment]
     where = f" of stage {fullest.stage}" if planned.layout.pipeline_parallel_size > 1 else ""
-    said = f"{bytes_text(need)} of {bytes_text(there)} ({_percent(need / there)}){where}, fullest {moment}."
+    said = f"{bytes_text(need)} of {bytes_text(there)} ({percent_text(need / there)}){where}, fullest {moment}."
     if planned.memory.host_bytes:
         node = planned.memory.host_bytes * min(plan.hardware.gpus_per_node, plan.world_size)
         said += f" On the host {bytes_text(planned.memory.host_bytes)} a GPU, {bytes_text(node)} a node."
@@ -210,10 +217,17 @@ def _transfers(planned: PlannedLayout) -> Table:
     return Table(headings=("what", "group", "calls", "each", "sent"), rows=(*rows, total), words=frozenset({0, 1}))
 
 
-def _drops(dropped: tuple[Dropped, ...]) -> Table | None:
-    if not dropped:
+def _drops(plan: Plan) -> Table | None:
+    if not plan.dropped:
         return None
-    rows = [(_DROPPED[item.reason], count_text(item.count), _miss(item)) for item in dropped]
+    rows = [
+        (
+            DROPPED_BECAUSE[item.reason],
+            count_text(item.count),
+            _other_batches(plan) if item.reason == "batch" else miss_words(item),
+        )
+        for item in plan.dropped
+    ]
     return Table(headings=("why", "layouts", "nearest miss"), rows=tuple(rows), words=frozenset({0, 2}))
 
 
@@ -222,22 +236,7 @@ def _drops(dropped: tuple[Dropped, ...]) -> Table | None:
 
 def _reasons(layouts: tuple[PlannedLayout, ...]) -> Iterator[str]:
     for number, (first, other) in enumerate(pairwise(layouts), start=1):
-        yield f"{number} over {number + 1}: {_reason(first, other, advantage_over(first, other))}."
-
-
-def _reason(first: PlannedLayout, other: PlannedLayout, advantage: Advantage) -> str:
-    if not advantage.seconds:
-        return f"as fast, with the simpler set-up: {_way(first.training)} over {_way(other.training)}"
-    # What is below a twentieth of the difference explains nothing.
-    least = advantage.seconds / 20
-    saved = [
-        f"{seconds_text(seconds)} less {_PART_NAMES[part]}" for part, seconds in advantage.saved if seconds > least
-    ]
-    spent = [
-        f"{seconds_text(seconds)} more {_PART_NAMES[part]}" for part, seconds in advantage.spent if seconds > least
-    ]
-    said = f"{_percent(advantage.share)} faster, {show_list(saved, last=' and ')}"
-    return f"{said}, for {show_list(spent, last=' and ')}" if spent else said
+        yield f"{number} over {number + 1}: {advantage_words(first, other, advantage_over(first, other))}."
 
 
 def _launch(planned: PlannedLayout) -> Iterator[str]:
@@ -251,7 +250,7 @@ def _refused(refused: tuple[RefusedDegree, ...]) -> Iterator[str]:
     if not refused:
         return
     said = [
-        f"{item.degree} {_sizes(item.sizes)}: {item.reason}"
+        f"{item.degree} {sizes_words(item.sizes)}: {item.reason}"
         for item in refused
         # A limit that was asked for, or is the default, is no news.
         if "the limit" not in item.reason
@@ -260,14 +259,10 @@ def _refused(refused: tuple[RefusedDegree, ...]) -> Iterator[str]:
         yield f"Degrees that divide the GPUs but can't be: {'; '.join(said)}."
 
 
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return show_list([str(size) for size in sizes]) if len(sizes) <= 3 else f"{sizes[0]} to {sizes[-1]}"
-
-
 def _remedy(remedy: Remedy) -> str:
     best = remedy.best
     return (
-        f"{_sentence(remedy.change)[:-1]}: {_degrees(best)}, {_way(best.training)}, micro batch"
+        f"{sentence(remedy.change)[:-1]}: {degrees_words(best.layout)}, {way_words(best.training)}, micro batch"
         f" {best.ledger.micro_batch_size}, {seconds_text(best.step.step_seconds)} a step."
     )
 
@@ -275,49 +270,15 @@ def _remedy(remedy: Remedy) -> str:
 def _nearest(plan: Plan) -> Iterator[str]:
     for item in plan.dropped:
         if item.nearest is not None:
-            yield f"Nearest by {item.reason}: {_miss(item)}."
+            yield f"Nearest by {item.reason}: {miss_words(item)}."
 
 
-def _miss(item: Dropped) -> str:
-    miss = item.nearest
-    if miss is None:
-        return ""
-    if item.reason == "bubble":
-        return f"{_percent(miss.needed)}, where {_percent(miss.available)} are allowed: {_missed(miss)}"
-    more = _percent(miss.factor - 1)
-    where = " a node" if item.reason == "host memory" else ""
-    return f"{bytes_text(miss.needed)} of {bytes_text(miss.available)}{where}, {more} too much: {_missed(miss)}"
-
-
-def _missed(miss: Miss) -> str:
-    degrees = _product(miss.layout.describe())
-    return f"{degrees}, {_way(miss.training)}, micro batch {miss.ledger.micro_batch_size}"
-
-
-def _degrees(planned: PlannedLayout) -> str:
-    return _product(planned.layout.describe())
-
-
-def _product(equation: str) -> str:
-    """ "world 64 / (tensor 2 x pipeline 4) = data parallel 8" as "tensor 2 x pipeline 4 x data parallel 8"."""
-    stages, _, experts = equation.partition("; ")
-    left, _, right = stages.partition(" = ")
-    _, _, divisors = left.partition(" / ")
-    said = " x ".join(filter(None, (divisors.strip("()"), right)))
-    if experts:
-        said += f", {experts.partition(' / ')[2].partition(' = ')[0].strip('()')}"
-    return said
-
-
-def _way(training: TrainingSetup) -> str:
-    said = f"ZeRO {_stage(training)}"
-    return said if training.recompute == "none" else f"{said}, {training.recompute} recompute"
-
-
-def _stage(training: TrainingSetup) -> str:
-    if training.offload_parameters != "none":
-        return f"{training.zero_stage} off all"
-    return f"{training.zero_stage} off" if training.offload_optimizer != "none" else str(training.zero_stage)
+def _other_batches(plan: Plan) -> str:
+    """For the widest data parallelism that the batch rules out, the batches next to it that do not."""
+    widest = plan.uneven_data_parallel_sizes[-1]
+    near = nearest_batches(plan.global_batch_size, (widest,))
+    said = show_list([count_text(batch) for batch in near if batch is not None])
+    return f"data parallel {widest} divides {said}"
 
 
 def _number(plan: Plan, planned: PlannedLayout) -> str:
@@ -328,12 +289,13 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
     said, hardware = plan.assumptions, plan.hardware
     ports = "1 network port" if said.ports_of_a_ring == 1 else f"{said.ports_of_a_ring} network ports"
     software = (
-        f"Software gets {_percent(said.compute_share_of_peak)} of peak in matrix multiplication,"
-        f" {_percent(said.memory_share_of_peak)} of the memory's speed and {_percent(said.link_share_of_peak)} of a"
-        f" link's; {_percent(said.overlapped_share)} of what can overlap does; a ring uses {ports} of a node."
+        f"Software gets {percent_text(said.compute_share_of_peak)} of peak in matrix multiplication,"
+        f" {percent_text(said.memory_share_of_peak)} of the memory's speed and"
+        f" {percent_text(said.link_share_of_peak)} of a link's; {percent_text(said.overlapped_share)} of what can overlap does; a ring uses {ports} of a node."
     )
     links = (
-        f"{hardware.name}: {bytes_text(hardware.memory_bytes)}, {hardware.gpus_per_node} a node,"
+        f"{hardware.name}: {bytes_text(hardware.memory_bytes)} ({hardware.memory_bytes / 2**30:.4g} GiB),"
+        f" {hardware.gpus_per_node} a node,"
         f" {bytes_text(hardware.intra_node_bytes_per_second)}/s within and"
         f" {bytes_text(hardware.inter_node_bytes_per_second)}/s between nodes, a GPU and one way."
     )
@@ -341,18 +303,3 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         "Times put layouts in order; they are no promises. Sixteen published runs on A100 were met within a quarter."
     )
     return software, links, order
-
-
-def _percent(share: float) -> str:
-    percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 10 or percent == round(percent) else f"{percent:.2g} %"
-
-
-def _billions(parameters: int) -> str:
-    if parameters >= 10**9:
-        return f"{parameters / 10**9:,.1f} billion"
-    return f"{parameters / 10**6:,.0f} million"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

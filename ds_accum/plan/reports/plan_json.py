@@ -35,6 +35,7 @@ def plan_value(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Remed
         "why": [plain(advantage_over(first, other)) for first, other in pairwise(plan.layouts)],
         "splits": [_layout(planned) for planned in plan.splits],
         "dropped": [_dropped(item) for item in plan.dropped],
+        "uneven_data_parallel_sizes": list(plan.uneven_data_parallel_sizes),
         "refused": plain(plan.refused),
         "remedies": [{"change": remedy.change, "best": _layout(remedy.best)} for remedy in remedies],
     }
