@@ -12,7 +12,7 @@ from launch import Answer, Job, launch
 
 from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory import Line, estimate_memory
-from ds_accum.plan.memory.gradients import uses_bf16_optimizer
+from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import Dtype, Offload, Optimizer, TrainingSetup
 
