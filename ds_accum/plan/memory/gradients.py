@@ -146,7 +146,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
 
 
 def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, ...]) -> Iterator[Line]:
-    """Where the dtypes are the same: whole tensors, and flattened once more for the step."""
+    """Where the dtypes are the same: whole tensors, and flattened once more for the step, experts by themselves."""
     size, touched = training.element_bytes, held.touched
     template = "{size} B x {touched} in the tensors that reach into {partition} of {elements} / {shards} ranks"
     numbers: dict[str, Any] = {
@@ -172,16 +172,16 @@ def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, .
     yield make_line(
         "gradients",
         "gradients of this rank's part, flattened",
-        size * held.flat_partition,
+        size * held.largest_flat_partition,
         "{size} B x {partition}",
         f"{_FILE}zero/stage_1_and_2.py:3114",
         # In float32 it is the optimizer's own.
         moments=("conversion",) if size < 4 else ("conversion", "update"),
         size=size,
-        partition=held.flat_partition,
+        partition=held.largest_flat_partition,
     )
     if size < 4:
-        yield _in_float32(held.flat_partition, f"{_FILE}zero/stage_1_and_2.py:3118")
+        yield _in_float32(held.largest_flat_partition, f"{_FILE}zero/stage_1_and_2.py:3118")
 
 
 def _offloaded(held: Holdings, training: TrainingSetup, *, copies: bool) -> Iterator[Line]:

@@ -72,12 +72,15 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What one rank holds: what all experts share and, where there are any, the experts; sizes are of both together."""
+    """What one rank holds: what all experts share and, where there are any, the experts; sizes are of both together,
+    but for `largest` and `largest_flat_partition`, which are of one tensor and of one kind.
+    """
 
     kinds: tuple[Holding, ...]
     elements: int
     flat: int
     flat_partition: int
+    largest_flat_partition: int
     partition: int
     touched: int
     largest: int
@@ -114,6 +117,7 @@ def holdings_of(shape: ModelShape, layout: ParallelLayout, stage: Stage) -> Hold
         elements=sum(kind.elements for kind in kinds),
         flat=sum(kind.flat for kind in kinds),
         flat_partition=sum(kind.flat_partition for kind in kinds),
+        largest_flat_partition=max(kind.flat_partition for kind in kinds),
         partition=sum(kind.partition for kind in kinds),
         touched=sum(kind.touched for kind in kinds),
         largest=max(kind.largest for kind in kinds),

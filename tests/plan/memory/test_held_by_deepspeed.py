@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +13,7 @@ from launch import Answer, Job, launch
 from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory import Line, estimate_memory
 from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
-from ds_accum.plan.shape import ModelShape
+from ds_accum.plan.shape import ExpertShape, ModelShape
 from ds_accum.plan.training import Dtype, Offload, Optimizer, TrainingSetup
 
 pytestmark = pytest.mark.engine
@@ -54,6 +54,8 @@ class Case:
     offload_parameters: Offload = "none"
     optimizer: Optimizer = "adamw"
     persistence: int = 0
+    experts: int = 0
+    """Experts of each layer, spread over both ranks."""
 
     @property
     def name(self) -> str:
@@ -122,6 +124,9 @@ def cases() -> Iterator[Case]:
     for dtype in DTYPES:
         yield Case(stage=3, dtype=dtype, offload="cpu", offload_parameters="cpu")
     yield Case(stage=3, dtype="bf16", persistence=5000)
+    for stage in (0, 1, 2):
+        yield Case(stage=stage, dtype="bf16", experts=4)
+    yield Case(stage=2, dtype="bf16", experts=4, accumulated="fp32")
     yield Case(stage=0, optimizer="sgd")
     yield Case(stage=0, optimizer="adagrad")
     yield Case(stage=2, optimizer="rmsprop")
@@ -141,22 +146,30 @@ PASSING = {
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
-    sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
     return launch(
         Job(
             name=case.name,
             function="held_by_deepspeed:weigh",
             # DeepSpeed's own operators are compiled before the ranks start; they are told by their names.
-            arguments={"config": case.config(), "sizes": sizes, "operators": ["fused_adam", "cpu_adam"]},
+            arguments={"config": case.config(), "sizes": sizes_of(case), "operators": ["fused_adam", "cpu_adam"]},
         )
         for case in CASES.values()
     )
 
 
+def sizes_of(case: Case) -> dict[str, int]:
+    sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
+    return sizes | ({"num_experts": case.experts, "expert_parallel_size": 2} if case.experts else {})
+
+
 def lines_of(case: Case) -> list[Line]:
-    layout = ParallelLayout(world_size=2)
+    layout, shape = ParallelLayout(world_size=2), SHAPE
+    if case.experts:
+        layout = ParallelLayout(world_size=2, expert_parallel_size=2)
+        experts = ExpertShape(num_experts=case.experts, experts_per_token=2, ffn_hidden_size=SHAPE.ffn_hidden_size)
+        shape = replace(SHAPE, experts=experts)
     counted = ("parameters", "gradients", "optimizer", "buffers")
-    return [line for line in estimate_memory(SHAPE, layout, case.training()).fullest.lines if line.part in counted]
+    return [line for line in estimate_memory(shape, layout, case.training()).fullest.lines if line.part in counted]
 
 
 def between_micro_batches(case: Case) -> int:
@@ -171,7 +184,7 @@ def at_the_update(case: Case) -> int:
 
 def test_the_model_has_the_parameters_of_its_shape() -> None:
     held_by_deepspeed = pytest.importorskip("held_by_deepspeed")
-    model = held_by_deepspeed.Llama({key: value for key, value in asdict(SHAPE).items() if type(value) is int})
+    model = held_by_deepspeed.Llama(sizes_of(Case(stage=0)))
     assert sum(parameter.numel() for parameter in model.parameters()) == SHAPE.parameters
 
 
