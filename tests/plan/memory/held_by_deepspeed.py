@@ -148,3 +148,56 @@ def weigh(arguments: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
         "update": min(max(of_groups) for of_groups in at_update[1:]),
         "wrapper": type(engine.optimizer).__name__,
     }
+
+
+class Words(nn.Embedding):
+    """The first layer of a pipeline."""
+
+
+class Head(nn.Module):
+    """The last layer of a pipeline."""
+
+    def __init__(self, hidden: int, vocabulary: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(hidden)
+        self.output = nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.output(self.norm(states))
+
+
+def weigh_stage(arguments: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
+    """Bytes that one stage of DeepSpeed's pipeline holds at the update."""
+    from deepspeed.pipe import LayerSpec, PipelineModule
+
+    deepspeed.init_distributed()
+    before = set(storages())
+    sizes = arguments["sizes"]
+    hidden, vocabulary = sizes["hidden_size"], sizes["vocabulary_size"]
+
+    def loss(logits: Tensor, words: Tensor) -> Tensor:
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), words[:, 1:].flatten())
+
+    layers = [LayerSpec(Words, vocabulary, hidden)]
+    layers += [LayerSpec(Layer, sizes) for _ in range(sizes["num_layers"])]
+    layers += [LayerSpec(Head, hidden, vocabulary)]
+    model = PipelineModule(layers, num_stages=arguments["stages"], loss_fn=loss, partition_method="uniform")
+    engine, *_ = deepspeed.initialize(
+        model=model, model_parameters=list(model.parameters()), config=arguments["config"]
+    )
+    at_update: list[int] = []
+    step = engine.basic_optimizer.step
+
+    def weigh_and_step(*given: Any, **named: Any) -> Any:
+        at_update.append(sum(size for address, size in storages().items() if address not in before))
+        return step(*given, **named)
+
+    engine.basic_optimizer.step = weigh_and_step
+    words = torch.arange(8)[None] % vocabulary
+    for _ in range(WINDOWS):
+        engine.train_batch(iter([(words, words)] * engine.gradient_accumulation_steps()))
+    return {
+        "update": min(at_update[1:]),
+        "stage": engine.stage_id,
+        "wrapper": type(engine.optimizer).__name__,
+    }

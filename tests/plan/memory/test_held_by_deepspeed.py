@@ -34,6 +34,7 @@ SHAPE = ModelShape(
     norm="rmsnorm",
 )
 BUCKET = 200_000
+COUNTED = ("parameters", "gradients", "optimizer", "buffers")
 DTYPES: tuple[Dtype, ...] = ("fp32", "bf16", "fp16")
 NAMES: dict[Optimizer, tuple[str, dict[str, Any]]] = {
     "adamw": ("AdamW", {}),
@@ -134,6 +135,18 @@ def cases() -> Iterator[Case]:
 
 CASES = {case.name: case for case in cases()}
 
+PIPELINES = {
+    f"pipeline {case.name}": case
+    for case in (
+        Case(stage=0),
+        Case(stage=1),
+        Case(stage=0, dtype="bf16"),
+        Case(stage=1, dtype="bf16"),
+        Case(stage=1, dtype="bf16", accumulated="fp32"),
+        Case(stage=1, dtype="fp16"),
+    )
+}
+
 # What passes by: there while a collective, or the forward and backward of a layer, runs.
 PASSING = {
     "parameters gathered and prefetched",
@@ -157,9 +170,33 @@ def answers() -> dict[str, Answer]:
     )
 
 
+@pytest.fixture(scope="module")
+def stages() -> dict[str, Answer]:
+    return launch(
+        Job(
+            name=name,
+            function="held_by_deepspeed:weigh_stage",
+            arguments={"config": case.config(), "sizes": sizes_of(case), "stages": 2, "operators": ["fused_adam"]},
+        )
+        for name, case in PIPELINES.items()
+    )
+
+
 def sizes_of(case: Case) -> dict[str, int]:
     sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
     return sizes | ({"num_experts": case.experts, "expert_parallel_size": 2} if case.experts else {})
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_each_stage_of_a_pipeline_holds_what_is_estimated(stages: dict[str, Answer], name: str) -> None:
+    case, answer = PIPELINES[name], stages[name]
+    assert not answer.failed, answer.report
+    layout = ParallelLayout(world_size=2, pipeline_parallel_size=2)
+    estimate = estimate_memory(SHAPE, layout, case.training(), all_stages=True)
+    for value in answer.values:
+        lines = [line for line in estimate.stages[value["stage"]].lines if line.part in COUNTED]
+        expected = sum(line.bytes for line in lines if "update" in line.moments)
+        assert value["update"] == pytest.approx(expected, rel=0.01)
 
 
 def lines_of(case: Case) -> list[Line]:
@@ -168,8 +205,7 @@ def lines_of(case: Case) -> list[Line]:
         layout = ParallelLayout(world_size=2, expert_parallel_size=2)
         experts = ExpertShape(num_experts=case.experts, experts_per_token=2, ffn_hidden_size=SHAPE.ffn_hidden_size)
         shape = replace(SHAPE, experts=experts)
-    counted = ("parameters", "gradients", "optimizer", "buffers")
-    return [line for line in estimate_memory(shape, layout, case.training()).fullest.lines if line.part in counted]
+    return [line for line in estimate_memory(shape, layout, case.training()).fullest.lines if line.part in COUNTED]
 
 
 def between_micro_batches(case: Case) -> int:
