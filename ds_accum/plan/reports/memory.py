@@ -132,7 +132,13 @@ def _lines(stage: StageMemory) -> tuple[Section, Section]:
     return (
         Section(
             title="Line by line, the largest first",
-            table=Table(headings=("what", "size", "when", "formula [source]"), rows=rows, words=frozenset({0, 2, 3})),
+            table=Table(
+                headings=("what", "size", "when", "formula [source]"),
+                rows=rows,
+                words=frozenset({0, 2, 3}),
+                note="e bytes an element, n tokens of a rank, s of a sequence, h hidden, q and k values of all query and"
+                " of all key heads, f inside an MLP, E experts, t tensor parallel",
+            ),
         ),
         Section(
             title="Sources",
