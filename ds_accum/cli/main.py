@@ -162,7 +162,7 @@ def _unknown_subcommand(name: str) -> UsageError:
 @click.version_option(__version__, prog_name="ds-accum")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Lint DeepSpeed configs before a launch.
+    """Lint DeepSpeed configs, plan a training, and compare ZeRO stages in real runs.
 
     `ds-accum COMMAND --help` explains a command.
     """
