@@ -1,4 +1,4 @@
-"""Lint DeepSpeed batch settings before a launch, train on exact token-weighted gradients, compare ZeRO stages.
+"""Lint DeepSpeed configs before a launch, plan a training, train on exact gradients, compare ZeRO stages.
 
     from ds_accum import Launch, lint_file
 
@@ -18,17 +18,30 @@ if TYPE_CHECKING:
     from ds_accum.engine.initialize import initialize
     from ds_accum.engine.report import StepReport
     from ds_accum.lint import Diagnostic, lint_file, lint_text
+    from ds_accum.plan.hardware import read_hardware
+    from ds_accum.plan.memory import estimate_memory
+    from ds_accum.plan.pipeline import PipelineShape, simulate_pipeline
+    from ds_accum.plan.search import plan_batch
+    from ds_accum.plan.shapes import read_shape
+    from ds_accum.plan.training import TrainingSetup
 
 __all__ = [
     "BatchLedger",
     "Diagnostic",
     "Launch",
     "ParallelLayout",
+    "PipelineShape",
     "StepReport",
+    "TrainingSetup",
     "__version__",
+    "estimate_memory",
     "initialize",
     "lint_file",
     "lint_text",
+    "plan_batch",
+    "read_hardware",
+    "read_shape",
+    "simulate_pipeline",
 ]
 
 __version__ = "0.1.0"
@@ -39,10 +52,17 @@ _ORIGINS = {
     "Diagnostic": "ds_accum.lint",
     "Launch": "ds_accum.config.launch",
     "ParallelLayout": "ds_accum.batch",
+    "PipelineShape": "ds_accum.plan.pipeline",
     "StepReport": "ds_accum.engine.report",
+    "TrainingSetup": "ds_accum.plan.training",
+    "estimate_memory": "ds_accum.plan.memory",
     "initialize": "ds_accum.engine.initialize",
     "lint_file": "ds_accum.lint",
     "lint_text": "ds_accum.lint",
+    "plan_batch": "ds_accum.plan.search",
+    "read_hardware": "ds_accum.plan.hardware",
+    "read_shape": "ds_accum.plan.shapes",
+    "simulate_pipeline": "ds_accum.plan.pipeline",
 }
 
 

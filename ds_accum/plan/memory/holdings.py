@@ -155,6 +155,7 @@ def holdings_of_tensors(tensors: Sequence[int], shards: int) -> Holdings:
         partition=kind.partition,
         touched=kind.touched,
         largest=kind.largest,
+        largest_flat_partition=kind.flat_partition,
         matrices=0,
         replicated=0,
     )
