@@ -32,14 +32,15 @@ def ledger_document(
     notes: Sequence[str] = (),
 ) -> Document:
     """The whole report; `zero_stage` is the one that a config chooses, `notes` are what the reader should know."""
-    sections = [_batch(account), _stages(account, zero_stage)]
+    # What was asked for first.
+    sections = split_sections(splits) if splits else []
+    sections += [_batch(account), _stages(account, zero_stage)]
     if account.model is not None:
         sections += _formulas(account)
     if account.layer_transfers:
         sections.append(_layers(account))
     if epoch is not None or length is not None:
         sections.append(_length(account, epoch, length))
-    sections += split_sections(splits) if splits else []
     sections += [expert_section(experts)] if experts is not None else []
     return Document(
         title="The account of one optimizer step",
