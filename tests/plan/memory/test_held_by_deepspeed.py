@@ -147,15 +147,6 @@ PIPELINES = {
     )
 }
 
-# What passes by: there while a collective, or the forward and backward of a layer, runs.
-PASSING = {
-    "parameters gathered and prefetched",
-    "the same of the next micro-batch, before they are added",
-    "gradient of the largest tensor, before it is in a bucket",
-    "reduce bucket, flattened to be sent",
-    "reduce bucket, interleaved for the reduce-scatter",
-}
-
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
@@ -209,9 +200,12 @@ def lines_of(case: Case) -> list[Line]:
 
 
 def between_micro_batches(case: Case) -> int:
-    """ZeRO-2 gives its bucket back after each backward; ZeRO-1 keeps it until the boundary."""
-    passing = PASSING | ({"reduce bucket"} if case.stage == 2 else set())
-    return sum(line.bytes for line in lines_of(case) if "activations" in line.moments and line.name not in passing)
+    """What there is at the next loss, but for what passes by while the forward runs."""
+    return sum(
+        line.bytes
+        for line in lines_of(case)
+        if "loss" in line.moments and line.name != "parameters gathered and prefetched"
+    )
 
 
 def at_the_update(case: Case) -> int:
