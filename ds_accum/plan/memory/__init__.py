@@ -6,7 +6,17 @@ estimate.fullest.lines             # Line(part="parameters", bytes=..., formula=
 """
 
 from ds_accum.plan.memory.estimate import MemoryEstimate, estimate_memory, model_state_lines
-from ds_accum.plan.memory.line import Line, Moment, Part, StageMemory
+from ds_accum.plan.memory.line import MOMENTS, Line, Moment, Part, StageMemory
 from ds_accum.plan.memory.margin import Margin
 
-__all__ = ["Line", "Margin", "MemoryEstimate", "Moment", "Part", "StageMemory", "estimate_memory", "model_state_lines"]
+__all__ = [
+    "MOMENTS",
+    "Line",
+    "Margin",
+    "MemoryEstimate",
+    "Moment",
+    "Part",
+    "StageMemory",
+    "estimate_memory",
+    "model_state_lines",
+]

@@ -116,7 +116,7 @@ def activation_lines(
                 + (" / {chunks} chunks" if training.virtual_stages > 1 else "")
                 + f": {how}",
                 _PAPER,
-                moments=("activations",),
+                moments=("loss", "backward"),
                 in_flight=in_flight,
                 of_a_forward=of_a_forward,
                 layers=len(stage.layers),
@@ -132,7 +132,7 @@ def activation_lines(
             if training.recompute == "full"
             else "{repeated} B: the core of attention",
             f"{_PAPER} and 5",
-            moments=("activations",),
+            moments=("backward",),
             repeated=repeated,
         )
     going_back = max(_gradients(each, largest_bytes, shape, layout, training) for _, each in kinds)
@@ -142,7 +142,7 @@ def activation_lines(
         going_back,
         "{going_back} B: between the matrices of the MLP, or of attention's scores",
         "the sizes of what they are gradients of",
-        moments=("activations",),
+        moments=("backward",),
         going_back=going_back,
     )
     if stage.has_embedding and training.dropout:
@@ -155,7 +155,7 @@ def activation_lines(
             mask * -(-in_flight // training.virtual_stages),
             "{in_flight} in flight x {mask} B",
             "Korthikanti et al. 2022, arXiv 2205.05198, section 4.3",
-            moments=("activations",),
+            moments=("loss", "backward"),
             in_flight=-(-in_flight // training.virtual_stages),
             mask=mask,
         )

@@ -34,7 +34,7 @@ _STAGE_0_BUCKET = 500_000_000
 # `buffer_count` of offload_optimizer and of offload_param, and `buffer_size` (runtime/zero/offload_config.py).
 _OPTIMIZER_BUFFERS, _PARAMETER_BUFFERS, _PARAMETER_BUFFER = 4, 5, 100_000_000
 
-_BACKWARD: tuple[Moment, ...] = ("activations", "reduction")
+_BACKWARD: tuple[Moment, ...] = ("backward", "reduction")
 _AT_THE_END: tuple[Moment, ...] = ("reduction",)
 
 
@@ -99,13 +99,16 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
     if training.contiguous_gradients:
         # Offloaded, the gradients of other ranks' parts are only let go of by the next forward, and they lie in it.
         stays = is_wide and training.offload_optimizer != "none"
+        # ZeRO-1 keeps it from the first micro-batch to the boundary.
+        is_kept = training.zero_stage == 1 and training.gradient_accumulation_steps > 1
+        when: tuple[Moment, ...] = ("loss", *_BACKWARD) if is_kept else _BACKWARD
         yield make_line(
             "buffers",
             "reduce bucket",
             buckets * each * bucket,
             "{buckets} x {each} B x {bucket}",
             f"{_FILE}zero/stage_1_and_2.py:3266",
-            moments=ALWAYS if stays else _BACKWARD,
+            moments=ALWAYS if stays else when,
             buckets=buckets,
             each=each,
             bucket=bucket,

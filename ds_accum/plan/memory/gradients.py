@@ -40,7 +40,7 @@ SUB_GROUP = 1_000_000_000
 def gradient_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: bool) -> Iterator[Line]:
     """The gradients of one rank."""
     accumulates = training.gradient_accumulation_steps > 1
-    whole: tuple[Moment, ...] = ("activations", "reduction") if accumulates else ("reduction",)
+    whole: tuple[Moment, ...] = ("loss", "backward", "reduction") if accumulates else ("reduction",)
     if uses_bf16_optimizer(training, has_pipeline=has_pipeline):
         yield from _bf16_optimizer(held, training, whole)
     elif training.zero_stage == 0:
@@ -254,7 +254,7 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
 
 def during_backward(held: Holdings, training: TrainingSetup) -> tuple[Moment, ...]:
     """When a bucket is full: before the end of the backward only where the gradients don't fit into one."""
-    return ("activations", "reduction") if held.elements > training.reduce_bucket_size else ("reduction",)
+    return ("backward", "reduction") if held.elements > training.reduce_bucket_size else ("reduction",)
 
 
 def _in_float32(elements: int, source: str) -> Line:

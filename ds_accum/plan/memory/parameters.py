@@ -79,7 +79,7 @@ def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator
             "{size} B x {persistent} in tensors of up to {threshold}",
             _PERSISTENT,
             # In the step they are cut as all others.
-            moments=("activations", "reduction"),
+            moments=("loss", "backward", "reduction"),
             size=size,
             persistent=persistent,
             threshold=training.param_persistence_threshold,
@@ -92,7 +92,7 @@ def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator
             size * gathered,
             "{size} B x min({rest} not kept whole, max({live} live, {largest} in the largest tensor))",
             _COORDINATOR,
-            moments=("activations", "reduction"),
+            moments=("loss", "backward", "reduction"),
             size=size,
             rest=held.elements - persistent,
             live=training.max_live_parameters,

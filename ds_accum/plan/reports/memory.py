@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from ds_accum.plan.memory import Line, MemoryEstimate, Moment, Part, StageMemory
+from ds_accum.plan.memory import MOMENTS, Line, MemoryEstimate, Moment, Part, StageMemory
 from ds_accum.reporting import Document, Section, Table, bytes_text, plain
 
 __all__ = ["memory_document", "memory_json"]
 
+# As headings.
 _MOMENTS: dict[Moment, str] = {
-    "activations": "forward",
-    "reduction": "backward",
+    "loss": "loss",
+    "backward": "backward",
+    "reduction": "reduce",
     "conversion": "convert",
     "update": "update",
-}
-_SAID: dict[Moment, str] = {
-    "activations": "at the end of the forward",
-    "reduction": "at the end of the backward",
-    "conversion": "when gradients are turned into the optimizer's dtype",
-    "update": "when the optimizer updates",
 }
 _PLACES = {"host": "in the host's memory", "nvme": "on NVMe"}
 
@@ -89,7 +85,7 @@ def _stage_json(stage: StageMemory) -> dict[str, object]:
 
 def _lead(estimate: MemoryEstimate, gpu_bytes: int | None) -> Iterator[str]:
     stage, peak = estimate.fullest, estimate.peak_bytes
-    needs = f"{_both(peak)} on its GPU, {_SAID[stage.fullest_moment]}"
+    needs = f"{_both(peak)} on its GPU, {MOMENTS[stage.fullest_moment]}"
     if estimate.layout.pipeline_parallel_size > 1:
         needs += f", on pipeline stage {stage.stage}, the fullest of {estimate.layout.pipeline_parallel_size}"
     yield f"a rank needs {needs}"
@@ -113,11 +109,12 @@ def _parts(stage: StageMemory) -> Section:
             rows.append((part, *map(_size, amounts)))
     rows.append(("together", *(_size(stage.bytes_at(moment)) for moment in _MOMENTS)))
     return Section(
-        title="By part, at the four moments of a step at which a GPU can be fullest",
+        title="By part, at the five moments of a step at which a GPU can be fullest",
         table=Table(
             headings=("part", *_MOMENTS.values()),
             rows=tuple(rows),
-            note="forward, backward: at their ends; convert: gradients into the optimizer's dtype; GB are 10^9 bytes",
+            note="loss: the end of the forward; backward: in the last layer's; reduce: at its end; convert: gradients"
+            " into the optimizer's dtype; GB are 10^9 bytes",
         ),
     )
 
@@ -136,8 +133,8 @@ def _lines(stage: StageMemory) -> tuple[Section, Section]:
                 headings=("what", "size", "when", "formula [source]"),
                 rows=rows,
                 words=frozenset({0, 2, 3}),
-                note="e bytes an element, n tokens of a rank, s of a sequence, h hidden, q and k values of all query and"
-                " of all key heads, f inside an MLP, E experts, t tensor parallel",
+                note="e bytes an element, n tokens of a rank, s of a sequence, h hidden, q and k values of all query"
+                " and of all key heads, f inside an MLP, E experts, t tensor parallel",
             ),
         ),
         Section(
@@ -157,7 +154,7 @@ def _stages(estimate: MemoryEstimate) -> Section:
             str(stage.stage),
             str(stage.num_layers),
             str(stage.forwards_in_flight),
-            _size(stage.part_bytes("activations", "activations")),
+            _size(stage.part_bytes("activations", "loss")),
             _size(stage.device_bytes),
             _MOMENTS[stage.fullest_moment],
         )

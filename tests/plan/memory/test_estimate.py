@@ -154,9 +154,9 @@ def test_accumulation_changes_nothing_but_gradients() -> None:
         for steps in (1, 64)
     )
     for part in ("parameters", "optimizer", "buffers", "activations", "logits"):
-        assert alone.stages[0].part_bytes(part, "activations") == many.stages[0].part_bytes(part, "activations")
-    assert alone.stages[0].part_bytes("gradients", "activations") == 0
-    assert many.stages[0].part_bytes("gradients", "activations") > 0
+        assert alone.stages[0].part_bytes(part, "loss") == many.stages[0].part_bytes(part, "loss")
+    assert alone.stages[0].part_bytes("gradients", "loss") == 0
+    assert many.stages[0].part_bytes("gradients", "loss") > 0
 
 
 def test_more_accumulation_than_two_costs_nothing_more() -> None:
@@ -243,7 +243,7 @@ def test_the_gradients_of_norms_under_sequence_parallelism_are_flattened_or_kept
     (flattened,) = line_of(megatron_sequence_parallel=True)
     (kept,) = line_of(megatron_sequence_parallel=True, sequence_norm_gradients="deferred", grad_accum_dtype="fp32")
     assert (flattened.bytes, flattened.moments) == (2 * norms, ("reduction",))
-    assert kept.bytes == 4 * norms and len(kept.moments) == 4
+    assert kept.bytes == 4 * norms and len(kept.moments) == 5
     assert line_of() == []
 
 
@@ -254,7 +254,7 @@ def test_splitting_the_sequence_splits_what_a_rank_keeps_of_it(split: str) -> No
         for ranks in (1, 2)
     )
     for part in ("activations", "logits"):
-        assert half.part_bytes(part, "activations") * 2 == whole.part_bytes(part, "activations")
+        assert half.part_bytes(part, "loss") * 2 == whole.part_bytes(part, "loss")
     # Its ranks hold the same parameters, so ZeRO cuts over them too.
     assert half.part_bytes("optimizer", "update") == whole.part_bytes("optimizer", "update")
 
@@ -355,3 +355,24 @@ def test_a_shape_with_one_of_everything_is_estimated() -> None:
     for stage in range(4):
         estimate = estimate_memory(shape, ParallelLayout(world_size=4096), training(zero_stage=stage))
         assert estimate.peak_bytes > 0
+
+
+def test_logits_are_gone_when_the_first_layer_is_recomputed() -> None:
+    stage = estimate_memory(LLAMA, ParallelLayout(world_size=8), training(recompute="full")).fullest
+    moments = {line.name: line.moments for line in stage.lines}
+    assert moments["logits in float32"] == ("loss",)
+    assert moments["what is recomputed of one layer"] == ("backward",)
+    assert moments["kept: inputs of layers"] == ("loss", "backward")
+
+
+def test_the_gradient_of_a_tied_output_waits_for_that_of_the_embedding() -> None:
+    shape = read_shape("gpt-125m")
+    name = "gradient of the output, waiting for the embedding's"
+
+    def waiting(layout: ParallelLayout) -> list[int]:
+        stages = estimate_memory(shape, layout, training()).stages
+        return [line.bytes for stage in stages for line in stage.lines if line.name == name]
+
+    assert waiting(ParallelLayout(world_size=4)) == [2 * shape.vocabulary_size * shape.hidden_size]
+    # On the two ends of a pipeline each has its own copy.
+    assert waiting(ParallelLayout(world_size=4, pipeline_parallel_size=4)) == []

@@ -156,7 +156,7 @@ def bf16_optimizer() -> TrainingSetup:
 def test_weights_and_optimizer_are_megatrons_and_the_gradients_that_deepspeed_keeps_twice() -> None:
     estimate = estimate_memory(LLAMA, LLAMA_LAYOUT, bf16_optimizer(), all_stages=True)
     first = estimate.stages[0]
-    counted = sum(first.part_bytes(part, "activations") for part in ("parameters", "gradients", "optimizer"))
+    counted = sum(first.part_bytes(part, "loss") for part in ("parameters", "gradients", "optimizer"))
     twice = 2 * (LLAMA.parameters / 4 / 8)
     expected = megatron_weights_and_optimizer(LLAMA, LLAMA_LAYOUT, distributed=True)
     # Norms are whole on every tensor-parallel rank, which Megatron-LM's report cuts too.
