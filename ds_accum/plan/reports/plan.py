@@ -50,12 +50,14 @@ def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Re
 
 def _verdict(plan: Plan) -> str:
     best = plan.layouts[0]
+    ledger = best.ledger
     return (
         f"Best of {count_text(plan.fitting)} layouts that fit, of {count_text(plan.considered)} legal ones:"
-        f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {best.ledger.micro_batch_size}, accumulation"
-        f" {best.ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
-        f" {count_text(round(best.tokens_per_second))} tokens a second, {plan.model_flops_share(best):.0%} of peak."
-    ).replace("%", " %")
+        f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {ledger.micro_batch_size},"
+        f" accumulation {ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
+        f" {count_text(round(best.tokens_per_second))} tokens a second,"
+        f" {percent_text(plan.model_flops_share(best))} of peak."
+    )
 
 
 # Above this share of the memory a layout stands or falls with the estimate's error.
@@ -291,7 +293,8 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
     software = (
         f"Software gets {percent_text(said.compute_share_of_peak)} of peak in matrix multiplication,"
         f" {percent_text(said.memory_share_of_peak)} of the memory's speed and"
-        f" {percent_text(said.link_share_of_peak)} of a link's; {percent_text(said.overlapped_share)} of what can overlap does; a ring uses {ports} of a node."
+        f" {percent_text(said.link_share_of_peak)} of a link's; {percent_text(said.overlapped_share)} of what can"
+        f" overlap does; a ring uses {ports} of a node."
     )
     links = (
         f"{hardware.name}: {bytes_text(hardware.memory_bytes)} ({hardware.memory_bytes / 2**30:.4g} GiB),"
@@ -300,6 +303,7 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         f" {bytes_text(hardware.inter_node_bytes_per_second)}/s between nodes, a GPU and one way."
     )
     order = (
-        "Times put layouts in order; they are no promises. Sixteen published runs on A100 were met within a quarter."
+        "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s, which"
+        " they meet within a quarter."
     )
     return software, links, order
