@@ -36,6 +36,7 @@ SUBCOMMANDS = {
     "ledger": "Account for one optimizer step: samples, tokens, bytes, steps.",
     "lint": "Find what DeepSpeed would refuse, before a launch.",
     "lsp": "Run the language server, for editors.",
+    "memory": "Estimate what one rank needs, by part, each with its formula.",
     "plan": "Find the layouts that fit a model on GPUs, best first.",
     "rule": "Explain what a finding means, with examples.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",

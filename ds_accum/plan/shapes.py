@@ -121,8 +121,8 @@ class _Values:
                 raise ConfigError(f"{key} of {self.name} is neither true nor false", remedy=f"set {key} to one of them")
         return default
 
-    def common(self) -> dict[str, Any]:
-        """What nearly all model types write under the same keys."""
+    def common(self, *, key_value_heads: int | None = None, head_size: int | None = None) -> dict[str, Any]:
+        """What nearly all model types write under the same keys; the arguments are a type's own defaults."""
         heads = self.integer("num_attention_heads")
         hidden = self.integer("hidden_size")
         return {
@@ -130,8 +130,8 @@ class _Values:
             "num_layers": self.integer("num_hidden_layers"),
             "hidden_size": hidden,
             "num_attention_heads": heads,
-            "num_key_value_heads": self.integer("num_key_value_heads", default=heads),
-            "head_size": self.integer("head_dim", default=self._head_size(hidden, heads)),
+            "num_key_value_heads": self.integer("num_key_value_heads", default=key_value_heads or heads),
+            "head_size": self.integer("head_dim", default=head_size or self._head_size(hidden, heads)),
             "ffn_hidden_size": self.integer("intermediate_size"),
             "vocabulary_size": self.integer("vocab_size"),
             "norm": "rmsnorm",
@@ -162,7 +162,7 @@ def _llama(values: _Values) -> ModelShape:
 def _plain(values: _Values) -> ModelShape:
     """Mistral: Llama without any bias."""
     tied = values.truth("tie_word_embeddings", default=False)
-    return ModelShape(**values.common(), tied_embeddings=tied, attention_bias=False)
+    return ModelShape(**values.common(key_value_heads=8), tied_embeddings=tied, attention_bias=False)
 
 
 def _mixtral(values: _Values) -> ModelShape:
@@ -172,19 +172,23 @@ def _mixtral(values: _Values) -> ModelShape:
         ffn_hidden_size=values.integer("intermediate_size"),
     )
     tied = values.truth("tie_word_embeddings", default=False)
-    return ModelShape(**values.common(), tied_embeddings=tied, attention_bias=False, experts=experts)
+    return ModelShape(**values.common(key_value_heads=8), tied_embeddings=tied, attention_bias=False, experts=experts)
 
 
 def _qwen2(values: _Values) -> ModelShape:
     """Biases on queries, keys and values alone, without a key of their own."""
     tied = values.truth("tie_word_embeddings", default=False)
-    return ModelShape(**values.common(), tied_embeddings=tied, attention_bias=True)
+    return ModelShape(**values.common(key_value_heads=32), tied_embeddings=tied, attention_bias=True)
 
 
-def _qwen3(values: _Values, experts: ExpertShape | None = None) -> ModelShape:
+def _qwen3(values: _Values) -> ModelShape:
+    return _with_normalized_queries(values, values.common(key_value_heads=32, head_size=128))
+
+
+def _with_normalized_queries(values: _Values, common: dict[str, Any], experts: ExpertShape | None = None) -> ModelShape:
     bias = values.truth("attention_bias", default=False)
     return ModelShape(
-        **values.common(),
+        **common,
         tied_embeddings=values.truth("tie_word_embeddings", default=False),
         attention_bias=bias,
         attention_output_bias=bias,
@@ -194,8 +198,9 @@ def _qwen3(values: _Values, experts: ExpertShape | None = None) -> ModelShape:
 
 
 def _qwen3_moe(values: _Values) -> ModelShape:
-    return _qwen3(
+    return _with_normalized_queries(
         values,
+        values.common(key_value_heads=4),
         ExpertShape(
             num_experts=values.integer("num_experts", "num_local_experts"),
             experts_per_token=values.integer("num_experts_per_tok"),
@@ -215,7 +220,7 @@ def _qwen2_moe(values: _Values) -> ModelShape:
         layer_interval=values.integer("decoder_sparse_step", default=1),
     )
     return ModelShape(
-        **values.common(),
+        **values.common(key_value_heads=16),
         tied_embeddings=values.truth("tie_word_embeddings", default=False),
         attention_bias=values.truth("qkv_bias", default=True),
         experts=experts,
@@ -228,9 +233,9 @@ def _deepseek_v3(values: _Values) -> ModelShape:
         num_experts=values.integer("n_routed_experts"),
         experts_per_token=values.integer("num_experts_per_tok"),
         ffn_hidden_size=inner,
-        shared_ffn_hidden_size=inner * values.integer("n_shared_experts", default=0, minimum=0),
+        shared_ffn_hidden_size=inner * values.integer("n_shared_experts", default=1, minimum=0),
         router_bias=True,
-        num_dense_layers=values.integer("first_k_dense_replace", default=0, minimum=0),
+        num_dense_layers=values.integer("first_k_dense_replace", default=3, minimum=0),
         layer_interval=values.integer("moe_layer_freq", default=1),
     )
     latent = LatentAttention(

@@ -89,6 +89,15 @@ class TrainingSetup:
                     f"{name.replace('_', ' ')} is beyond 10^15", remedy=f"give the real {name.replace('_', ' ')}"
                 )
 
+        spread: object = self.layers_per_stage
+        if spread is not None:
+            if not isinstance(spread, tuple) or not spread:
+                raise ConfigError(
+                    f"layers per stage can't be a {type(spread).__name__}", remedy="give a tuple of whole numbers"
+                )
+            for layers in spread:
+                require_integer(layers, name="layers of a stage", error=ConfigError)
+
     def _require_agreement(self) -> None:
         if self.zero_stage > 3:
             raise ConfigError(

@@ -6,7 +6,7 @@ estimate.fullest.lines             # Line(part="parameters", bytes=..., formula=
 """
 
 from ds_accum.plan.memory.estimate import MemoryEstimate, estimate_memory
-from ds_accum.plan.memory.line import Line, Moment, Part, StageMemory
+from ds_accum.plan.memory.line import MOMENTS, Line, Moment, Part, StageMemory
 from ds_accum.plan.memory.margin import Margin
 
-__all__ = ["Line", "Margin", "MemoryEstimate", "Moment", "Part", "StageMemory", "estimate_memory"]
+__all__ = ["MOMENTS", "Line", "Margin", "MemoryEstimate", "Moment", "Part", "StageMemory", "estimate_memory"]

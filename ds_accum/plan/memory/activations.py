@@ -101,50 +101,49 @@ def activation_lines(
 
     `largest_bytes` is the size of the largest parameter tensor's gradient.
     """
-    of_a_forward = 0
-    repeated = 0
-    for has_experts in (False, True):
-        layers = stage.layers.count(has_experts)
-        if layers:
-            each = layer_activations(shape, layout, training, has_experts=has_experts)
-            of_a_forward += layers * _kept(each, training)
-            repeated = max(repeated, _repeated(each, training))
-    kept = -(-of_a_forward * in_flight // training.virtual_stages)
-    yield make_line(
-        "activations",
-        f"activations, {'recompute ' + training.recompute if training.recompute != 'none' else 'no recompute'}",
-        kept,
-        "{in_flight} in flight x {of_a_forward} B of {layers} layers"
-        + (" / {chunks} chunks" if training.virtual_stages > 1 else ""),
-        _PAPER,
-        moments=("activations",),
-        in_flight=in_flight,
-        of_a_forward=of_a_forward,
-        layers=len(stage.layers),
-        chunks=training.virtual_stages,
-    )
+    kinds = [
+        (stage.layers.count(has_experts), layer_activations(shape, layout, training, has_experts=has_experts))
+        for has_experts in sorted(set(stage.layers))
+    ]
+    for name, how, part in _kept_parts(training, has_experts=True in stage.layers, has_mlp=False in stage.layers):
+        of_a_forward = sum(layers * getattr(each, part) for layers, each in kinds)
+        if of_a_forward:
+            yield make_line(
+                "activations",
+                name,
+                -(-of_a_forward * in_flight // training.virtual_stages),
+                "{in_flight} in flight x {of_a_forward} B in {layers} layers"
+                + (" / {chunks} chunks" if training.virtual_stages > 1 else "")
+                + f": {how}",
+                _PAPER,
+                moments=("loss", "backward"),
+                in_flight=in_flight,
+                of_a_forward=of_a_forward,
+                layers=len(stage.layers),
+                chunks=training.virtual_stages,
+            )
+    repeated = max(_repeated(each, training) for _, each in kinds)
     if repeated:
         yield make_line(
             "activations",
-            "activations being recomputed",
+            "what is recomputed of one layer",
             repeated,
-            "one layer" if training.recompute == "full" else "attention of one layer",
+            "{repeated} B: all that a layer keeps but its input"
+            if training.recompute == "full"
+            else "{repeated} B: the core of attention",
             f"{_PAPER} and 5",
-            moments=("activations",),
+            moments=("backward",),
+            repeated=repeated,
         )
-    going_back = max(
-        _gradients(
-            layer_activations(shape, layout, training, has_experts=has_experts), largest_bytes, shape, layout, training
-        )
-        for has_experts in set(stage.layers)
-    )
+    going_back = max(_gradients(each, largest_bytes, shape, layout, training) for _, each in kinds)
     yield make_line(
         "activations",
         "gradients inside one layer's backward",
         going_back,
-        "one layer",
+        "{going_back} B: between the matrices of the MLP, or of attention's scores",
         "the sizes of what they are gradients of",
-        moments=("activations",),
+        moments=("backward",),
+        going_back=going_back,
     )
     if stage.has_embedding and training.dropout:
         mask = _sequence_split(
@@ -156,16 +155,34 @@ def activation_lines(
             mask * -(-in_flight // training.virtual_stages),
             "{in_flight} in flight x {mask} B",
             "Korthikanti et al. 2022, arXiv 2205.05198, section 4.3",
-            moments=("activations",),
+            moments=("loss", "backward"),
             in_flight=-(-in_flight // training.virtual_stages),
             mask=mask,
         )
 
 
-def _kept(each: LayerActivations, training: TrainingSetup) -> int:
+def _kept_parts(training: TrainingSetup, *, has_experts: bool, has_mlp: bool) -> Iterator[tuple[str, str, str]]:
+    """Name, formula and field of LayerActivations, of what is kept; symbols as above."""
+    ranks = "/t" if training.megatron_sequence_parallel else ""
     if training.recompute == "full":
-        return each.layer_input
-    return each.total - (each.core if training.recompute == "selective" else 0)
+        yield "kept: inputs of layers", f"e n h{ranks} each", "layer_input"
+        return
+    is_plain = not training.fused_kernels
+    each_norm = f"2 (e n h + (4 + e) n h){ranks} with RMSNorm, in plain PyTorch" if is_plain else f"4 e n h{ranks} each"
+    yield "kept: norms, and inputs of attention and MLP", each_norm, "norms"
+    yield "kept: query, key, value, attention's result", "e n (2 q + 2 k)/t each", "attention"
+    if training.recompute == "none":
+        scores = "4 n heads/t each" if training.flash_attention else f"{_score_bytes(training)} n s heads/t each"
+        yield "kept: core of attention", scores, "core"
+    inner = "e n f/t for every tensor inside"
+    if has_experts:
+        said = "router 8 n E, 2 e n h for each expert of a token, " + inner
+        name = "kept: MLP and experts" if has_mlp else "kept: experts"
+        yield name, said, "mlp"
+    else:
+        yield "kept: MLP", inner, "mlp"
+    if training.dropout:
+        yield "kept: masks of dropout", f"2 n h{ranks} each", "dropout"
 
 
 def _repeated(each: LayerActivations, training: TrainingSetup) -> int:
@@ -228,14 +245,17 @@ def _core(shape: ModelShape, training: TrainingSetup, tokens: int, ranks: int) -
     heads = -(-shape.num_attention_heads // ranks)
     if training.flash_attention:
         return 4 * tokens * heads
+    return _score_bytes(training) * tokens * training.sequence_length * heads
+
+
+def _score_bytes(training: TrainingSetup) -> int:
+    """What is kept of one query with one key, without flash attention."""
     size = training.element_bytes
     if training.fused_kernels:
         # Softmax's result, and with dropout the mask and what is left of it.
-        each = 2 * size + 1 if training.dropout else size
-    else:
-        # Softmax's result in float32; that in the model's dtype, or what dropout leaves of it; dropout's mask.
-        each = 4 + (size if size < 4 or training.dropout else 0) + training.dropout
-    return each * tokens * training.sequence_length * heads
+        return 2 * size + 1 if training.dropout else size
+    # Softmax's result in float32; that in the model's dtype, or what dropout leaves of it; dropout's mask.
+    return 4 + (size if size < 4 or training.dropout else 0) + training.dropout
 
 
 def _mlp(shape: ModelShape, training: TrainingSetup, tokens: int, inner: int, ranks: int) -> int:

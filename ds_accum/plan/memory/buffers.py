@@ -2,13 +2,14 @@
 
 B elements of the reduce bucket, w bytes of what it holds, c bytes of the dtype that is sent, P elements of the rank:
 
-    ZeRO-0           c min(P, 5e8): gradients flattened to be sent, nothing alone      runtime/engine.py:3795, 3921
-    BF16_Optimizer   c P where the dtype sent is not that of accumulation              runtime/engine.py:3800
-    ZeRO-1, ZeRO-2   w B, twice with overlap_comm, whatever the model's size           stage_1_and_2.py:3265
-                     + w min(P, B) flattened, + c min(P, B) where c is another dtype   stage_1_and_2.py:1528, 2359
-    ZeRO-3           c B, always                                                       stage3.py:781
+    ZeRO-0           c min(P, 5e8): gradients flattened to be sent, nothing alone      runtime/engine.py:3796
+    BF16_Optimizer   c P where the dtype sent is not that of accumulation              runtime/engine.py:3801
+    ZeRO-1, ZeRO-2   w B, twice with overlap_comm, whatever the model's size           stage_1_and_2.py:3266
+                     + w min(P, B) flattened, + c min(P, B) where c is another dtype   stage_1_and_2.py:2367, 2377
+    ZeRO-3           c B, always                                                       stage3.py:782
                      + c min(P, B) interleaved for the reduce-scatter                  coalesced_collectives.py:122
     offloaded        e x the largest tensor, on both sides (ZeRO-1 and ZeRO-2)         stage_1_and_2.py:653, 659
+    on NVMe          in the host's memory 4 x 4 min(P/D, 1e9) for the optimizer, 5 e 1e8 for parameters
 
 Parameters are gathered in place after the step (runtime/utils.py:1008): `allgather_bucket_size` needs nothing.
 """
@@ -18,18 +19,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ds_accum.batch import ParallelLayout
-from ds_accum.plan.memory.gradients import during_backward, uses_bf16_optimizer
+from ds_accum.plan.memory.gradients import SUB_GROUP, during_backward
 from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import ALWAYS, Line, Moment, make_line
+from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 
 __all__ = ["buffer_lines"]
 
 _FILE = "DeepSpeed 0.19.8, runtime/"
 _STAGE_0_BUCKET = 500_000_000
-"""Elements; no key sets it (runtime/engine.py:3921)."""
+"""Elements; no key sets it (runtime/engine.py:151)."""
 
-_BACKWARD: tuple[Moment, ...] = ("activations", "reduction")
+# `buffer_count` of offload_optimizer and of offload_param, and `buffer_size` (runtime/zero/offload_config.py).
+_OPTIMIZER_BUFFERS, _PARAMETER_BUFFERS, _PARAMETER_BUFFER = 4, 5, 100_000_000
+
+_BACKWARD: tuple[Moment, ...] = ("backward", "reduction")
 _AT_THE_END: tuple[Moment, ...] = ("reduction",)
 
 
@@ -46,6 +51,8 @@ def buffer_lines(held: Holdings, layout: ParallelLayout, training: TrainingSetup
         yield from _stage_1_or_2(held, training)
     if training.offload_optimizer != "none" and training.zero_stage in (1, 2):
         yield from _staging(held, training)
+    if training.zero_stage == 3:
+        yield from _nvme(held, training)
     if training.megatron_sequence_parallel and layout.tensor_parallel_size > 1:
         yield _sequence_parallel(held, training)
 
@@ -60,7 +67,7 @@ def _stage_0(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             "gradients flattened to be reduced",
             each * min(held.elements, _STAGE_0_BUCKET),
             "{each} B x min({elements}, {bucket} in a bucket)",
-            f"{_FILE}engine.py:3795",
+            f"{_FILE}engine.py:3796",
             moments=_AT_THE_END,
             each=each,
             elements=held.elements,
@@ -76,7 +83,7 @@ def _bf16_optimizer(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             f"gradients in {training.sent_dtype} to be reduced",
             sent * held.flat,
             "{sent} B x {flat}, at once whatever the bucket",
-            f"{_FILE}engine.py:3800",
+            f"{_FILE}engine.py:3801",
             moments=_AT_THE_END,
             sent=sent,
             flat=held.flat,
@@ -92,13 +99,16 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
     if training.contiguous_gradients:
         # Offloaded, the gradients of other ranks' parts are only let go of by the next forward, and they lie in it.
         stays = is_wide and training.offload_optimizer != "none"
+        # ZeRO-1 keeps it from the first micro-batch to the boundary.
+        is_kept = training.zero_stage == 1 and training.gradient_accumulation_steps > 1
+        when: tuple[Moment, ...] = ("loss", *_BACKWARD) if is_kept else _BACKWARD
         yield make_line(
             "buffers",
             "reduce bucket",
             buckets * each * bucket,
             "{buckets} x {each} B x {bucket}",
-            f"{_FILE}zero/stage_1_and_2.py:3265",
-            moments=ALWAYS if stays else _BACKWARD,
+            f"{_FILE}zero/stage_1_and_2.py:3266",
+            moments=ALWAYS if stays else when,
             buckets=buckets,
             each=each,
             bucket=bucket,
@@ -112,13 +122,13 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             "reduce bucket, flattened to be sent",
             copied * min(held.elements, bucket),
             "{copied} B x min({elements}, {bucket} in a bucket)",
-            f"{_FILE}zero/stage_1_and_2.py:1528",
+            f"{_FILE}zero/stage_1_and_2.py:2367",
             moments=during_backward(held, training) if is_early else _AT_THE_END,
             copied=copied,
             elements=held.elements,
             bucket=bucket,
         )
-    yield from _largest_gradient(held, training, f"{_FILE}zero/stage_1_and_2.py:1448")
+    yield from _largest_gradient(held, training, f"{_FILE}zero/stage_1_and_2.py:1449")
 
 
 def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
@@ -145,7 +155,7 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             elements=held.elements,
             bucket=bucket,
         )
-    yield from _largest_gradient(held, training, f"{_FILE}zero/stage3.py:1626")
+    yield from _largest_gradient(held, training, f"{_FILE}zero/stage3.py:1636")
 
 
 def _largest_gradient(held: Holdings, training: TrainingSetup, source: str) -> Iterator[Line]:
@@ -180,11 +190,41 @@ def _staging(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
         "staging of updated parameters",
         size * held.flat_partition,
         "{size} B x {partition}",
-        f"{_FILE}zero/stage_1_and_2.py:558",
+        f"{_FILE}zero/stage_1_and_2.py:567",
         place="host",
         size=size,
         partition=held.flat_partition,
     )
+
+
+def _nvme(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
+    """What passes between NVMe and the GPU goes through the host's memory, by DeepSpeed's default counts and sizes."""
+    if training.offload_optimizer == "nvme":
+        largest = min(held.partition, SUB_GROUP)
+        yield make_line(
+            "buffers",
+            "buffers of the optimizer's state",
+            _OPTIMIZER_BUFFERS * 4 * largest,
+            "{count} x 4 B x min({partition}, {sub_group} in a sub-group)",
+            f"{_FILE}swap_tensor/optimizer_utils.py:187",
+            place="host",
+            count=_OPTIMIZER_BUFFERS,
+            partition=held.partition,
+            sub_group=SUB_GROUP,
+        )
+    if training.offload_parameters == "nvme":
+        size = training.element_bytes
+        yield make_line(
+            "buffers",
+            "buffers of parameters",
+            _PARAMETER_BUFFERS * size * _PARAMETER_BUFFER,
+            "{count} x {size} B x {elements}",
+            f"{_FILE}swap_tensor/partitioned_param_swapper.py:124",
+            place="host",
+            count=_PARAMETER_BUFFERS,
+            size=size,
+            elements=_PARAMETER_BUFFER,
+        )
 
 
 def _sequence_parallel(held: Holdings, training: TrainingSetup) -> Line:

@@ -2,15 +2,15 @@
 
 e bytes of the model's dtype, a of the accumulation dtype, P elements, D ranks; read in DeepSpeed 0.19.8.
 
-    ZeRO-0              e P; in the step 4 P in float32                                  fp16/fused_optimizer.py:279
-    BF16_Optimizer      e P + a P, both kept, neither cut                                bf16_optimizer.py:186, 527
+    ZeRO-0              e P; in the step 4 P in float32                                  fp16/fused_optimizer.py:285
+    BF16_Optimizer      e P + a P, both kept, neither cut                                bf16_optimizer.py:191, 612
                         (ZeRO-1 in bfloat16 with float32 accumulation)
     ZeRO-1, a = e       e P until the boundary, then the rank's own                      stage_1_and_2.py:2192
-    ZeRO-1, a > e       4 P until the boundary, + 4 P/D                                  stage_1_and_2.py:1236, 1268
+    ZeRO-1, a > e       4 P until the boundary, + 4 P/D                                  stage_1_and_2.py:1237, 1270
     ZeRO-2, a = e       e P/D, twice where more than one micro-batch is accumulated      stage_1_and_2.py:2192, 1042
-    ZeRO-2, a > e       4 P/D                                                            stage_1_and_2.py:1268
+    ZeRO-2, a > e       4 P/D                                                            stage_1_and_2.py:1270
     ZeRO-3              a P/D, always                                                    stage3.py:791
-    offloaded           in the host's memory 4 P/D; with more than one micro-batch       stage_1_and_2.py:934, 1824
+    offloaded           in the host's memory 4 P/D; with more than one micro-batch       stage_1_and_2.py:937, 1824
                         ZeRO-2's e P/D, and ZeRO-3's a P/D in any case
 
 Where a tensor reaches into a rank's part of ZeRO-1's or ZeRO-2's flat tensor, its gradient is kept whole: with many
@@ -24,33 +24,23 @@ from typing import Any
 
 from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import Line, Moment, make_line
-from ds_accum.plan.memory.optimizer_state import place_of_state
+from ds_accum.plan.memory.optimizer_state import place_of_state, uses_bf16_optimizer
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 
-__all__ = ["gradient_lines", "uses_bf16_optimizer"]
+__all__ = ["SUB_GROUP", "during_backward", "gradient_lines"]
 
 _FILE = "DeepSpeed 0.19.8, runtime/"
 _FUSED = ("adam", "adamw")
-"""Optimizers that DeepSpeed has a fused form of, whose gradients are flattened (runtime/engine.py:2560)."""
+"""Optimizers that DeepSpeed has a fused form of, whose gradients are flattened (runtime/engine.py:2562)."""
 
-_SUB_GROUP = 1_000_000_000
+SUB_GROUP = 1_000_000_000
 """Elements that ZeRO-3 updates at once: `sub_group_size` (runtime/zero/config.py)."""
-
-
-def uses_bf16_optimizer(training: TrainingSetup, *, has_pipeline: bool) -> bool:
-    """Whether DeepSpeed wraps the optimizer in BF16_Optimizer (runtime/engine.py:2294-2325)."""
-    if training.dtype != "bf16":
-        return False
-    if training.zero_stage == 0:
-        return has_pipeline
-    is_float32 = training.accumulation_dtype == "fp32"
-    return training.zero_stage == 1 and is_float32 and training.offload_optimizer == "none"
 
 
 def gradient_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: bool) -> Iterator[Line]:
     """The gradients of one rank."""
     accumulates = training.gradient_accumulation_steps > 1
-    whole: tuple[Moment, ...] = ("activations", "reduction") if accumulates else ("reduction",)
+    whole: tuple[Moment, ...] = ("loss", "backward", "reduction") if accumulates else ("reduction",)
     if uses_bf16_optimizer(training, has_pipeline=has_pipeline):
         yield from _bf16_optimizer(held, training, whole)
     elif training.zero_stage == 0:
@@ -68,13 +58,13 @@ def _stage_0(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...])
         "gradients",
         size * held.elements,
         "{size} B x {elements}",
-        f"{_FILE}engine.py:3090",
+        f"{_FILE}engine.py:3095",
         moments=(*whole, "conversion") if size < 4 else (*whole, "conversion", "update"),
         size=size,
         elements=held.elements,
     )
     if size < 4:
-        source = f"{_FILE}fp16/fused_optimizer.py:279, unfused_optimizer.py:236"
+        source = f"{_FILE}fp16/{_wrapper(training)}"
         yield _in_float32(held.elements, source)
         if training.optimizer in _FUSED:
             yield make_line(
@@ -86,6 +76,10 @@ def _stage_0(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...])
                 moments=("conversion",),
                 elements=held.elements,
             )
+
+
+def _wrapper(training: TrainingSetup) -> str:
+    return "fused_optimizer.py:285" if training.optimizer in _FUSED else "unfused_optimizer.py:222"
 
 
 def _bf16_optimizer(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...]) -> Iterator[Line]:
@@ -105,13 +99,13 @@ def _bf16_optimizer(held: Holdings, training: TrainingSetup, whole: tuple[Moment
         f"gradients accumulated in {training.accumulation_dtype}",
         accumulated * held.flat,
         "{accumulated} B x {elements} (padded to {flat}), whole on every rank",
-        f"{_FILE}bf16_optimizer.py:186",
+        f"{_FILE}bf16_optimizer.py:191",
         accumulated=accumulated,
         elements=held.elements,
         flat=held.flat,
     )
     if accumulated < 4:
-        yield _in_float32(held.flat_partition, f"{_FILE}bf16_optimizer.py:416")
+        yield _in_float32(held.flat_partition, f"{_FILE}bf16_optimizer.py:417")
 
 
 def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, ...]) -> Iterator[Line]:
@@ -126,7 +120,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
             "gradients, whole until the boundary",
             each * held.elements,
             "{each} B x {elements}",
-            f"{_FILE}zero/stage_1_and_2.py:{1236 if is_separate else 2293}",
+            f"{_FILE}zero/stage_1_and_2.py:{1237 if is_separate else 2293}",
             moments=whole,
             each=each,
             elements=held.elements,
@@ -152,7 +146,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup, whole: tuple[Moment, 
 
 
 def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, ...]) -> Iterator[Line]:
-    """Where the dtypes are the same: whole tensors, and flattened once more for the step."""
+    """Where the dtypes are the same: whole tensors, and flattened once more for the step, experts by themselves."""
     size, touched = training.element_bytes, held.touched
     template = "{size} B x {touched} in the tensors that reach into {partition} of {elements} / {shards} ranks"
     numbers: dict[str, Any] = {
@@ -178,16 +172,16 @@ def _own_gradients(held: Holdings, training: TrainingSetup, own: tuple[Moment, .
     yield make_line(
         "gradients",
         "gradients of this rank's part, flattened",
-        size * held.flat_partition,
+        size * held.largest_flat_partition,
         "{size} B x {partition}",
         f"{_FILE}zero/stage_1_and_2.py:3114",
         # In float32 it is the optimizer's own.
         moments=("conversion",) if size < 4 else ("conversion", "update"),
         size=size,
-        partition=held.flat_partition,
+        partition=held.largest_flat_partition,
     )
     if size < 4:
-        yield _in_float32(held.flat_partition, f"{_FILE}zero/stage_1_and_2.py:3118")
+        yield _in_float32(held.largest_flat_partition, f"{_FILE}zero/stage_1_and_2.py:3118")
 
 
 def _offloaded(held: Holdings, training: TrainingSetup, *, copies: bool) -> Iterator[Line]:
@@ -241,7 +235,7 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             **numbers,
         )
         return
-    updated = min(held.partition, _SUB_GROUP)
+    updated = min(held.partition, SUB_GROUP)
     yield make_line(
         "gradients",
         "gradients of a sub-group, flattened",
@@ -252,7 +246,7 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
         moments=("conversion",) if accumulated < 4 else ("conversion", "update"),
         each=accumulated,
         partition=held.partition,
-        sub_group=_SUB_GROUP,
+        sub_group=SUB_GROUP,
     )
     if accumulated < 4:
         yield _in_float32(updated, f"{_FILE}zero/stage3.py:2686")
@@ -260,7 +254,7 @@ def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
 
 def during_backward(held: Holdings, training: TrainingSetup) -> tuple[Moment, ...]:
     """When a bucket is full: before the end of the backward only where the gradients don't fit into one."""
-    return ("activations", "reduction") if held.elements > training.reduce_bucket_size else ("reduction",)
+    return ("backward", "reduction") if held.elements > training.reduce_bucket_size else ("reduction",)
 
 
 def _in_float32(elements: int, source: str) -> Line:

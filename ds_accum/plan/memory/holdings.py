@@ -1,8 +1,8 @@
 """The parameters that one rank of a pipeline stage works with, and how ZeRO cuts them between ranks.
 
 ZeRO cuts over the ranks that hold the same slice: data x context x sequence parallel for what every expert shares, the
-expert data parallel ranks for experts (DeepSpeed 0.19.8, `seq_data_parallel_group` in runtime/engine.py:2625;
-runtime/zero/stage_1_and_2.py:875). Each of the two is a `Holding`. With D such ranks and P elements:
+expert data parallel ranks for experts (DeepSpeed 0.19.8, `seq_data_parallel_group` in runtime/engine.py:2683;
+runtime/zero/stage_1_and_2.py:880). Each of the two is a `Holding`. With D such ranks and P elements:
 
     ZeRO-1, ZeRO-2   one flat tensor, padded to a multiple of 2 D, cut in D    (stage_1_and_2.py:441)
     ZeRO-3           each tensor padded to a multiple of D, cut in D           (partition_parameters.py)
@@ -72,12 +72,15 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What one rank holds: what all experts share and, where there are any, the experts; sizes are of both together."""
+    """What one rank holds: what all experts share and, where there are any, the experts; sizes are of both together,
+    but for `largest` and `largest_flat_partition`, which are of one tensor and of one kind.
+    """
 
     kinds: tuple[Holding, ...]
     elements: int
     flat: int
     flat_partition: int
+    largest_flat_partition: int
     partition: int
     touched: int
     largest: int
@@ -114,6 +117,7 @@ def holdings_of(shape: ModelShape, layout: ParallelLayout, stage: Stage) -> Hold
         elements=sum(kind.elements for kind in kinds),
         flat=sum(kind.flat for kind in kinds),
         flat_partition=sum(kind.flat_partition for kind in kinds),
+        largest_flat_partition=max(kind.flat_partition for kind in kinds),
         partition=sum(kind.partition for kind in kinds),
         touched=sum(kind.touched for kind in kinds),
         largest=max(kind.largest for kind in kinds),

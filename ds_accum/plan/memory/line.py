@@ -1,8 +1,9 @@
 """One line of an estimate, and the lines of one pipeline stage.
 
-A step has four moments at which a GPU can be fullest; what is held throughout counts in each of them:
+A step has five moments at which a GPU can be fullest; what is held throughout counts in each of them:
 
-    activations   the end of the forward: all activations, and the gradients of earlier micro-batches
+    loss          the end of the forward: all activations, the logits, and the gradients of earlier micro-batches
+    backward      the backward of the last layer: all activations of layers, and what that layer's backward adds
     reduction     the end of the backward: all gradients, the buckets that they travel in, no activations
     conversion    gradients are flattened, and turned into the dtype of the optimizer
     update        the optimizer runs, on gradients in its own dtype
@@ -14,13 +15,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-__all__ = ["ALWAYS", "Line", "Moment", "Part", "Place", "StageMemory", "make_line"]
+__all__ = ["ALWAYS", "MOMENTS", "Line", "Moment", "Part", "Place", "StageMemory", "make_line"]
 
 Part = Literal["parameters", "gradients", "optimizer", "buffers", "activations", "logits", "margin"]
 Place = Literal["device", "host", "nvme"]
-Moment = Literal["activations", "reduction", "conversion", "update"]
+Moment = Literal["loss", "backward", "reduction", "conversion", "update"]
 
 ALWAYS: tuple[Moment, ...] = get_args(Moment)
+MOMENTS: dict[Moment, str] = {
+    "loss": "at the end of the forward",
+    "backward": "in the backward of the last layer",
+    "reduction": "at the end of the backward",
+    "conversion": "when gradients are turned into the optimizer's dtype",
+    "update": "when the optimizer updates",
+}
+"""Each moment in words."""
 
 
 class Line(NamedTuple):

@@ -6,6 +6,9 @@ n tokens, V vocabulary, t tensor-parallel ranks, h hidden, e bytes; one micro-ba
     logits in float32                           4 n V/t           Korthikanti et al. 2022, arXiv 2205.05198, section 4.3
     logits in the model's dtype                 e n V/t           float32 is made from them, their gradient goes back
     plain PyTorch                               + 8 n V/t         two gradients beside the logarithms in the backward
+
+Where the embedding serves as the output, the gradient that the output has given waits until the end of the backward for
+the one of the embedding: e h V/t.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from ds_accum.plan.training import TrainingSetup
 __all__ = ["logit_lines"]
 
 _PAPER = "Korthikanti et al. 2022, arXiv 2205.05198, section 4.3"
-_WHEN: tuple[Moment, ...] = ("activations",)
+_WHEN: tuple[Moment, ...] = ("loss",)
 
 
 def logit_lines(shape: ModelShape, layout: ParallelLayout, training: TrainingSetup) -> Iterator[Line]:
@@ -77,6 +80,19 @@ def logit_lines(shape: ModelShape, layout: ParallelLayout, training: TrainingSet
             each=each,
             tokens=tokens,
             vocabulary=vocabulary,
+        )
+
+    if shape.tied_embeddings and layout.pipeline_parallel_size == 1:
+        yield make_line(
+            "gradients",
+            "gradient of the output, waiting for the embedding's",
+            size * vocabulary * shape.hidden_size,
+            "{size} B x {vocabulary} x {hidden_size}",
+            "a gradient is accumulated once all uses of a tensor have given theirs: torch.autograd",
+            moments=("backward",),
+            size=size,
+            vocabulary=vocabulary,
+            hidden_size=shape.hidden_size,
         )
 
 

@@ -16,7 +16,7 @@ from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import Line, Place, make_line
 from ds_accum.plan.training import Optimizer, TrainingSetup
 
-__all__ = ["STATE_BYTES", "optimizer_lines"]
+__all__ = ["STATE_BYTES", "optimizer_lines", "place_of_state", "uses_bf16_optimizer"]
 
 STATE_BYTES: dict[Optimizer, int] = {
     "adam": 8,
@@ -31,7 +31,12 @@ STATE_BYTES: dict[Optimizer, int] = {
 }
 """Bytes an element, all states being float32 (torch.optim; deepspeed/ops/adam, lamb, lion; runtime/zero/muon)."""
 
-_MASTERS = "DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:546, zero/stage3.py:1162, bf16_optimizer.py:175"
+_STAGES = {
+    "0": "runtime/fp16/fused_optimizer.py:100",
+    "bf16": "runtime/bf16_optimizer.py:182",
+    "12": "runtime/zero/stage_1_and_2.py:560",
+    "3": "runtime/zero/stage3.py:1172",
+}
 _ADAM = 8
 
 
@@ -46,7 +51,7 @@ def optimizer_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: bo
             "weights in float32",
             4 * elements,
             "4 B x {elements}{said}",
-            _MASTERS,
+            f"DeepSpeed 0.19.8, {_STAGES[_wrapped(training, has_pipeline)]}",
             place=place,
             elements=elements,
             said=said,
@@ -69,6 +74,22 @@ def optimizer_lines(held: Holdings, training: TrainingSetup, *, has_pipeline: bo
         )
 
 
+def _wrapped(training: TrainingSetup, has_pipeline: bool) -> str:
+    if uses_bf16_optimizer(training, has_pipeline=has_pipeline):
+        return "bf16"
+    return {0: "0", 3: "3"}.get(training.zero_stage, "12")
+
+
+def uses_bf16_optimizer(training: TrainingSetup, *, has_pipeline: bool) -> bool:
+    """Whether DeepSpeed wraps the optimizer in BF16_Optimizer (runtime/engine.py:2294-2325)."""
+    if training.dtype != "bf16":
+        return False
+    if training.zero_stage == 0:
+        return has_pipeline
+    is_float32 = training.accumulation_dtype == "fp32"
+    return training.zero_stage == 1 and is_float32 and training.offload_optimizer == "none"
+
+
 def place_of_state(training: TrainingSetup) -> Place:
     """Where the state lives. ZeRO-1 and ZeRO-2 take NVMe for the CPU (stage_1_and_2.py:221)."""
     if training.offload_optimizer == "none":
@@ -81,7 +102,7 @@ def _updated(held: Holdings, training: TrainingSetup, has_pipeline: bool) -> tup
     if training.zero_stage == 3:
         return held.partition, f" of {held.elements:,} / {held.shards:,} ranks"
     # A pipeline in bfloat16 gets BF16_Optimizer at stage 0 too, which cuts the state as ZeRO-1 does.
-    if training.zero_stage or (has_pipeline and training.dtype == "bf16"):
+    if training.zero_stage or uses_bf16_optimizer(training, has_pipeline=has_pipeline):
         return held.flat_partition, f" of {held.elements:,} / {held.shards:,} ranks"
     return held.elements, ""
 

@@ -10,6 +10,7 @@ e bytes an element, P elements on the rank before ZeRO cuts them, D ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import Line, Place, make_line
@@ -17,10 +18,14 @@ from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["parameter_lines"]
 
-_STAGE_1_AND_2 = "DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:526"
-_STAGE_3 = "DeepSpeed 0.19.8, runtime/zero/stage3.py:976"
+_STAGE_1_AND_2 = "DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:509"
+_STAGE_3 = "DeepSpeed 0.19.8, runtime/zero/stage3.py:972"
+_OFFLOADED = "DeepSpeed 0.19.8, runtime/zero/stage3.py:900"
+_MOST_IN_HOST = 1_000_000_000
+"""Elements: `max_in_cpu` of offload_param (runtime/zero/offload_config.py)."""
+
 _COORDINATOR = "DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py:453"
-_PERSISTENT = "DeepSpeed 0.19.8, runtime/zero/parameter_offload.py (param_persistence_threshold)"
+_PERSISTENT = "DeepSpeed 0.19.8, runtime/zero/parameter_offload.py:317"
 
 
 def parameter_lines(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
@@ -52,19 +57,19 @@ def parameter_lines(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
 
 
 def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator[Line]:
-    place: Place = {"none": "device", "cpu": "host", "nvme": "nvme"}[training.offload_parameters]  # type: ignore[assignment]
-    yield make_line(
-        "parameters",
-        "parameters, this rank's part",
-        size * held.partition,
-        "{size} B x {partition} of {elements} / {shards} ranks",
-        _STAGE_3,
-        place=place,
-        size=size,
-        partition=held.partition,
-        elements=held.elements,
-        shards=held.shards,
-    )
+    template = "{size} B x {kept} of {elements} / {shards} ranks"
+    numbers: dict[str, Any] = {"size": size, "elements": held.elements, "shards": held.shards}
+    for place, part in _places(held, training).items():
+        yield make_line(
+            "parameters",
+            "parameters, this rank's part",
+            size * part,
+            template,
+            _STAGE_3 if place == "device" else _OFFLOADED,
+            place=place,
+            kept=part,
+            **numbers,
+        )
     persistent = held.persistent(training.param_persistence_threshold)
     if persistent:
         yield make_line(
@@ -74,7 +79,7 @@ def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator
             "{size} B x {persistent} in tensors of up to {threshold}",
             _PERSISTENT,
             # In the step they are cut as all others.
-            moments=("activations", "reduction"),
+            moments=("loss", "backward", "reduction"),
             size=size,
             persistent=persistent,
             threshold=training.param_persistence_threshold,
@@ -87,9 +92,17 @@ def _partitioned(held: Holdings, training: TrainingSetup, size: int) -> Iterator
             size * gathered,
             "{size} B x min({rest} not kept whole, max({live} live, {largest} in the largest tensor))",
             _COORDINATOR,
-            moments=("activations", "reduction"),
+            moments=("loss", "backward", "reduction"),
             size=size,
             rest=held.elements - persistent,
             live=training.max_live_parameters,
             largest=held.largest,
         )
+
+
+def _places(held: Holdings, training: TrainingSetup) -> dict[Place, int]:
+    """Elements of this rank's part, by where they are kept. Not all goes to NVMe: the host keeps `max_in_cpu`."""
+    if training.offload_parameters == "nvme":
+        in_host = min(held.partition, _MOST_IN_HOST)
+        return {"host": in_host, **({"nvme": held.partition - in_host} if held.partition > in_host else {})}
+    return {"host" if training.offload_parameters == "cpu" else "device": held.partition}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -12,8 +12,8 @@ from launch import Answer, Job, launch
 
 from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory import Line, estimate_memory
-from ds_accum.plan.memory.gradients import uses_bf16_optimizer
-from ds_accum.plan.shape import ModelShape
+from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
+from ds_accum.plan.shape import ExpertShape, ModelShape
 from ds_accum.plan.training import Dtype, Offload, Optimizer, TrainingSetup
 
 pytestmark = pytest.mark.engine
@@ -34,6 +34,7 @@ SHAPE = ModelShape(
     norm="rmsnorm",
 )
 BUCKET = 200_000
+COUNTED = ("parameters", "gradients", "optimizer", "buffers")
 DTYPES: tuple[Dtype, ...] = ("fp32", "bf16", "fp16")
 NAMES: dict[Optimizer, tuple[str, dict[str, Any]]] = {
     "adamw": ("AdamW", {}),
@@ -54,6 +55,8 @@ class Case:
     offload_parameters: Offload = "none"
     optimizer: Optimizer = "adamw"
     persistence: int = 0
+    experts: int = 0
+    """Experts of each layer, spread over both ranks."""
 
     @property
     def name(self) -> str:
@@ -122,6 +125,9 @@ def cases() -> Iterator[Case]:
     for dtype in DTYPES:
         yield Case(stage=3, dtype=dtype, offload="cpu", offload_parameters="cpu")
     yield Case(stage=3, dtype="bf16", persistence=5000)
+    for stage in (0, 1, 2):
+        yield Case(stage=stage, dtype="bf16", experts=4)
+    yield Case(stage=2, dtype="bf16", experts=4, accumulated="fp32")
     yield Case(stage=0, optimizer="sgd")
     yield Case(stage=0, optimizer="adagrad")
     yield Case(stage=2, optimizer="rmsprop")
@@ -129,40 +135,77 @@ def cases() -> Iterator[Case]:
 
 CASES = {case.name: case for case in cases()}
 
-# What passes by: there while a collective, or the forward and backward of a layer, runs.
-PASSING = {
-    "parameters gathered and prefetched",
-    "the same of the next micro-batch, before they are added",
-    "gradient of the largest tensor, before it is in a bucket",
-    "reduce bucket, flattened to be sent",
-    "reduce bucket, interleaved for the reduce-scatter",
+PIPELINES = {
+    f"pipeline {case.name}": case
+    for case in (
+        Case(stage=0),
+        Case(stage=1),
+        Case(stage=0, dtype="bf16"),
+        Case(stage=1, dtype="bf16"),
+        Case(stage=1, dtype="bf16", accumulated="fp32"),
+        Case(stage=1, dtype="fp16"),
+    )
 }
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
-    sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
     return launch(
         Job(
             name=case.name,
             function="held_by_deepspeed:weigh",
             # DeepSpeed's own operators are compiled before the ranks start; they are told by their names.
-            arguments={"config": case.config(), "sizes": sizes, "operators": ["fused_adam", "cpu_adam"]},
+            arguments={"config": case.config(), "sizes": sizes_of(case), "operators": ["fused_adam", "cpu_adam"]},
         )
         for case in CASES.values()
     )
 
 
+@pytest.fixture(scope="module")
+def stages() -> dict[str, Answer]:
+    return launch(
+        Job(
+            name=name,
+            function="held_by_deepspeed:weigh_stage",
+            arguments={"config": case.config(), "sizes": sizes_of(case), "stages": 2, "operators": ["fused_adam"]},
+        )
+        for name, case in PIPELINES.items()
+    )
+
+
+def sizes_of(case: Case) -> dict[str, int]:
+    sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
+    return sizes | ({"num_experts": case.experts, "expert_parallel_size": 2} if case.experts else {})
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_each_stage_of_a_pipeline_holds_what_is_estimated(stages: dict[str, Answer], name: str) -> None:
+    case, answer = PIPELINES[name], stages[name]
+    assert not answer.failed, answer.report
+    layout = ParallelLayout(world_size=2, pipeline_parallel_size=2)
+    estimate = estimate_memory(SHAPE, layout, case.training(), all_stages=True)
+    for value in answer.values:
+        lines = [line for line in estimate.stages[value["stage"]].lines if line.part in COUNTED]
+        expected = sum(line.bytes for line in lines if "update" in line.moments)
+        assert value["update"] == pytest.approx(expected, rel=0.01)
+
+
 def lines_of(case: Case) -> list[Line]:
-    layout = ParallelLayout(world_size=2)
-    counted = ("parameters", "gradients", "optimizer", "buffers")
-    return [line for line in estimate_memory(SHAPE, layout, case.training()).fullest.lines if line.part in counted]
+    layout, shape = ParallelLayout(world_size=2), SHAPE
+    if case.experts:
+        layout = ParallelLayout(world_size=2, expert_parallel_size=2)
+        experts = ExpertShape(num_experts=case.experts, experts_per_token=2, ffn_hidden_size=SHAPE.ffn_hidden_size)
+        shape = replace(SHAPE, experts=experts)
+    return [line for line in estimate_memory(shape, layout, case.training()).fullest.lines if line.part in COUNTED]
 
 
 def between_micro_batches(case: Case) -> int:
-    """ZeRO-2 gives its bucket back after each backward; ZeRO-1 keeps it until the boundary."""
-    passing = PASSING | ({"reduce bucket"} if case.stage == 2 else set())
-    return sum(line.bytes for line in lines_of(case) if "activations" in line.moments and line.name not in passing)
+    """What there is at the next loss, but for what passes by while the forward runs."""
+    return sum(
+        line.bytes
+        for line in lines_of(case)
+        if "loss" in line.moments and line.name != "parameters gathered and prefetched"
+    )
 
 
 def at_the_update(case: Case) -> int:
@@ -171,7 +214,7 @@ def at_the_update(case: Case) -> int:
 
 def test_the_model_has_the_parameters_of_its_shape() -> None:
     held_by_deepspeed = pytest.importorskip("held_by_deepspeed")
-    model = held_by_deepspeed.Llama({key: value for key, value in asdict(SHAPE).items() if type(value) is int})
+    model = held_by_deepspeed.Llama(sizes_of(Case(stage=0)))
     assert sum(parameter.numel() for parameter in model.parameters()) == SHAPE.parameters
 
 

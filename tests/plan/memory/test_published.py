@@ -86,7 +86,7 @@ def test_interleaving_costs_the_factor_of_the_paper() -> None:
 
 
 def of_layers(estimate: MemoryEstimate) -> int:
-    return next(line.bytes for line in estimate.stages[0].lines if line.name.startswith("activations, "))
+    return sum(line.bytes for line in estimate.stages[0].lines if line.name.startswith("kept: "))
 
 
 # -------------------------------------------------------------------- Narayanan et al. 2021, arXiv 2104.04473
@@ -156,7 +156,7 @@ def bf16_optimizer() -> TrainingSetup:
 def test_weights_and_optimizer_are_megatrons_and_the_gradients_that_deepspeed_keeps_twice() -> None:
     estimate = estimate_memory(LLAMA, LLAMA_LAYOUT, bf16_optimizer(), all_stages=True)
     first = estimate.stages[0]
-    counted = sum(first.part_bytes(part, "activations") for part in ("parameters", "gradients", "optimizer"))
+    counted = sum(first.part_bytes(part, "loss") for part in ("parameters", "gradients", "optimizer"))
     twice = 2 * (LLAMA.parameters / 4 / 8)
     expected = megatron_weights_and_optimizer(LLAMA, LLAMA_LAYOUT, distributed=True)
     # Norms are whole on every tensor-parallel rank, which Megatron-LM's report cuts too.
@@ -172,7 +172,7 @@ def test_activations_are_megatrons_for_the_shape_that_its_formula_is_of() -> Non
     counted = sum(
         line.bytes
         for line in first.lines
-        if line.name.startswith("activations, ") or line.name == "dropout mask of the embedding"
+        if line.name.startswith("kept: ") or line.name == "dropout mask of the embedding"
     )
     assert counted == pytest.approx(megatron_activations(shape, layout, setup), rel=0.001)
 

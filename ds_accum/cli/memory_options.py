@@ -1,0 +1,166 @@
+"""The options of `ds-accum memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ds_accum.cli.sections import option
+from ds_accum.cli.sizes import read_size, read_world_sizes
+
+__all__ = ["memory_options"]
+
+_MODEL = "Model"
+_BATCH = "Batch (over what the config says)"
+_WORLD = "World"
+_LAYOUT = "Parallel layout (1 unless given)"
+_TRAINING = "Training (over what the config says)"
+_ACTIVATIONS = "Activations"
+_MORE = "More"
+
+_DTYPES = click.Choice(["fp32", "bf16", "fp16"])
+_OFFLOAD = click.Choice(["none", "cpu", "nvme"])
+_OPTIMIZERS = ("adam", "adamw", "lamb", "lion", "sgd", "sgd_momentum", "adagrad", "rmsprop", "muon")
+
+
+def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds them all to a command."""
+    for add in reversed(_OPTIONS):
+        command = add(command)
+    return command
+
+
+def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
+    if text is None:
+        return None
+    from ds_accum.plan.quantities import read_quantity
+
+    # "80GB" and "80G" are the same: powers of 1,000, as GPUs are sold.
+    return read_quantity(text[:-1] if text[-1:] in "bB" and text[-2:-1] in "kKmMgGtT" else text, name=parameter.opts[0])
+
+
+def _read_stage(context: click.Context, parameter: click.Parameter, stage: int | None) -> int | None:
+    from ds_accum.cli.sizes import read_stage
+
+    return None if stage is None else read_stage(context, parameter, stage)
+
+
+def _size(*names: str, section: str, help_: str) -> Callable[[Any], Any]:
+    return option(*names, type=int, callback=read_size, metavar="N", section=section, help=help_)
+
+
+_OPTIONS = (
+    option(
+        "--model",
+        metavar="NAME",
+        required=True,
+        section=_MODEL,
+        help="A Hugging Face config.json, its folder, or a shape that ds-accum brings along, as llama-2-7b.",
+    ),
+    _size(
+        "--micro-batch",
+        "--micro-batch-size",
+        "micro_batch_size",
+        section=_BATCH,
+        help_="Samples of one forward on one rank.",
+    ),
+    _size(
+        "--accumulation",
+        "--gradient-accumulation-steps",
+        "gradient_accumulation_steps",
+        section=_BATCH,
+        help_="Micro-batches of one optimizer step.",
+    ),
+    _size(
+        "--global-batch", "global_batch_size", section=_BATCH, help_="Samples of one optimizer step, over all ranks."
+    ),
+    _size("--seq-len", "--sequence-length", "sequence_length", section=_BATCH, help_="Sequence length in tokens."),
+    option("--world-size", callback=read_world_sizes, metavar="N", section=_WORLD, help="Ranks of the launch."),
+    _size("--nodes", section=_WORLD, help_="Machines, together with --gpus-per-node."),
+    _size("--gpus-per-node", section=_WORLD, help_="Ranks of each machine."),
+    option(
+        "--hostfile",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        section=_WORLD,
+        help="DeepSpeed's hostfile: the world is the sum of its slots.",
+    ),
+    *(
+        _size(f"--{short}", f"{name}_parallel_size", section=_LAYOUT, help_=help_)
+        for short, name, help_ in (
+            ("tp", "tensor", "Tensor parallel size."),
+            ("pp", "pipeline", "Pipeline parallel size; its micro-batches are the accumulation steps."),
+            ("cp", "context", "Context parallel size."),
+            ("sp", "sequence", "Sequence parallel size (Ulysses)."),
+            ("ep", "expert", "Expert parallel size."),
+            ("etp", "expert_tensor", "Ranks that share the weights of one expert."),
+        )
+    ),
+    option("--zero-stage", type=int, callback=_read_stage, metavar="N", section=_TRAINING, help="0 to 3; else 0."),
+    option("--dtype", type=_DTYPES, section=_TRAINING, help="Of the model; else bf16."),
+    option(
+        "--grad-accum-dtype", type=_DTYPES, section=_TRAINING, help="Gradients are added up in it; else the model's."
+    ),
+    option(
+        "--optimizer",
+        type=click.Choice(_OPTIMIZERS),
+        metavar="NAME",
+        section=_TRAINING,
+        help=f"{', '.join(_OPTIMIZERS)}; else adamw.",
+    ),
+    option("--offload-optimizer", type=_OFFLOAD, section=_TRAINING, help="Where the optimizer's state is kept."),
+    option("--offload-parameters", type=_OFFLOAD, section=_TRAINING, help="Where ZeRO-3's parameters are kept."),
+    option(
+        "--recompute",
+        type=click.Choice(["none", "selective", "full"]),
+        default="none",
+        show_default=True,
+        section=_ACTIVATIONS,
+        help="Repeat nothing, the core of attention, or whole layers in the backward.",
+    ),
+    option(
+        "--attention",
+        type=click.Choice(["flash", "plain"]),
+        default="flash",
+        show_default=True,
+        section=_ACTIVATIONS,
+        help="Whether the scores of attention are kept.",
+    ),
+    option(
+        "--kernels",
+        type=click.Choice(["fused", "plain"]),
+        default="fused",
+        show_default=True,
+        section=_ACTIVATIONS,
+        help="Whether norms, activation functions and the loss are one operation each, as in Megatron-LM, or are"
+        " written in PyTorch, as in transformers.",
+    ),
+    option("--dropout", is_flag=True, section=_ACTIVATIONS, help="The model has dropout."),
+    option(
+        "--sequence-parallel-norms",
+        is_flag=True,
+        section=_ACTIVATIONS,
+        help="Megatron-LM's sequence parallelism: norms are split over the tensor-parallel ranks.",
+    ),
+    option(
+        "--schedule",
+        type=click.Choice(["1f1b", "gpipe", "interleaved"]),
+        default="1f1b",
+        show_default=True,
+        section=_ACTIVATIONS,
+        help="Of the pipeline.",
+    ),
+    _size("--virtual-stages", section=_ACTIVATIONS, help_="Model chunks of a stage, for the interleaved schedule."),
+    option(
+        "--gpu-memory",
+        "gpu_bytes",
+        callback=_read_bytes,
+        metavar="BYTES",
+        section=_MORE,
+        help="What a GPU has, to be told whether it fits: 80GB, 84.9e9.",
+    ),
+    option("--all-stages", is_flag=True, section=_MORE, help="Show every stage of the pipeline."),
+)

@@ -1,0 +1,176 @@
+"""`ds-accum memory`: what a rank needs, from options, from a config, and from both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = ("--model", "llama-2-7b", "--world-size", "8", "--micro-batch", "1", "--seq-len", "4096")
+
+
+def estimate(ds_accum: Any, *arguments: str | Path) -> dict[str, Any]:
+    finished = ds_accum("memory", *arguments, "--format", "json")
+    assert (finished.code, finished.errors) == (0, "")
+    value: dict[str, Any] = json.loads(finished.output)
+    return value
+
+
+def write(folder: Path, **values: Any) -> Path:
+    path = folder / "ds_config.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return path
+
+
+def test_the_report_fits_80_columns_and_is_the_same_every_time(ds_accum: Any) -> None:
+    arguments = (*SMALL, "--zero-stage", "3", "--offload-optimizer", "nvme", "--gpu-memory", "24GB", "--all-stages")
+    finished = ds_accum("memory", *arguments)
+    assert (finished.code, finished.errors) == (0, "")
+    assert max(map(len, finished.output.splitlines())) <= 80
+    assert ds_accum("memory", *arguments).output == finished.output
+    shown = " ".join(finished.output.split())
+    assert "Memory of one rank: llama-2-7b, 6,738,415,616 parameters" in shown
+    assert "of 24 GB (22.4 GiB), it" in shown
+    assert "on NVMe" in shown
+    assert "world 8 = data parallel 8" in shown
+
+
+@pytest.mark.parametrize("format_name", ["md", "html"])
+def test_the_report_is_a_page_and_a_comment_too(ds_accum: Any, format_name: str) -> None:
+    finished = ds_accum("memory", *SMALL, "--format", format_name)
+    assert (finished.code, finished.errors) == (0, "")
+    assert "state of adamw" in finished.output
+
+
+def test_every_line_has_a_formula_and_a_source_and_they_add_up(ds_accum: Any) -> None:
+    told = estimate(ds_accum, *SMALL, "--zero-stage", "2", "--accumulation", "4")
+    (stage,) = told["stages"]
+    assert all(line["formula"] and line["source"] for line in stage["lines"])
+    for moment, amount in stage["bytes_by_moment"].items():
+        held = [line["bytes"] for line in stage["lines"] if line["place"] == "device" and moment in line["moments"]]
+        assert sum(held) == amount
+    assert told["peak_bytes"] == max(stage["bytes_by_moment"].values())
+
+
+def test_it_is_said_whether_it_fits(ds_accum: Any) -> None:
+    peak = estimate(ds_accum, *SMALL, "--zero-stage", "3")["peak_bytes"]
+    assert estimate(ds_accum, *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak))["fits"] is True
+    assert estimate(ds_accum, *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak - 1))["fits"] is False
+    finished = ds_accum("memory", *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak - 1))
+    assert "it does not fit: 1 B too much" in finished.output
+
+
+def test_a_config_says_stage_dtypes_buckets_optimizer_and_offload(ds_accum: Any, tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        train_micro_batch_size_per_gpu=2,
+        gradient_accumulation_steps=8,
+        bf16={"enabled": True},
+        data_types={"grad_accum_dtype": "fp32"},
+        communication_data_type="fp32",
+        optimizer={"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}},
+        zero_optimization={
+            "stage": 3,
+            "reduce_bucket_size": 2e8,
+            "stage3_param_persistence_threshold": 10,
+            "stage3_max_live_parameters": 3e8,
+            "stage3_prefetch_bucket_size": 1e7,
+            "offload_optimizer": {"device": "cpu"},
+            "offload_param": {"device": "nvme", "nvme_path": "/nvme"},
+        },
+    )
+    told = estimate(ds_accum, config, "--model", "llama-2-7b", "--world-size", "8", "--seq-len", "4096")["training"]
+    expected = {
+        "micro_batch_size": 2,
+        "gradient_accumulation_steps": 8,
+        "dtype": "bf16",
+        "grad_accum_dtype": "fp32",
+        "communication_dtype": "fp32",
+        "optimizer": "sgd_momentum",
+        "zero_stage": 3,
+        "reduce_bucket_size": 200_000_000,
+        "param_persistence_threshold": 10,
+        "max_live_parameters": 300_000_000,
+        "prefetch_bucket_size": 10_000_000,
+        "offload_optimizer": "cpu",
+        "offload_parameters": "nvme",
+    }
+    assert {name: told[name] for name in expected} == expected
+
+
+def test_an_option_counts_in_place_of_the_config(ds_accum: Any, tmp_path: Path) -> None:
+    config = write(tmp_path, train_micro_batch_size_per_gpu=2, zero_optimization={"stage": 3}, fp16={"enabled": True})
+    told = estimate(ds_accum, config, *SMALL, "--zero-stage", "2", "--dtype", "bf16", "--optimizer", "lion")
+    assert told["training"]["zero_stage"] == 2
+    assert told["training"]["dtype"] == "bf16"
+    assert told["training"]["micro_batch_size"] == 1
+    assert told["training"]["optimizer"] == "lion"
+
+
+def test_the_ready_configs_are_estimated(ds_accum: Any, repository: Path) -> None:
+    for path in sorted((repository / "configs").glob("*.json")):
+        told = estimate(ds_accum, path, "--model", "gpt-125m", "--world-size", "8", "--seq-len", "1024")
+        assert told["peak_bytes"] > 0
+
+
+def test_all_stages_of_a_pipeline_are_shown_on_request(ds_accum: Any) -> None:
+    arguments = ("--model", "gpt3-175b", "--world-size", "1024", "--tp", "8", "--pp", "16", "--seq-len", "2048")
+    arguments += ("--micro-batch", "1", "--accumulation", "64", "--zero-stage", "1")
+    told = estimate(ds_accum, *arguments, "--all-stages")
+    assert [stage["forwards_in_flight"] for stage in told["stages"]] == list(range(16, 0, -1))
+    assert told["peak_bytes"] == estimate(ds_accum, *arguments)["peak_bytes"]
+    assert "By pipeline stage" in ds_accum("memory", *arguments, "--all-stages").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--world-size", "8", "--seq-len", "4096"), "missing option '--model'"),
+        (("--model", "llama-2-7b", "--world-size", "8", "--micro-batch", "1"), "activations need a sequence length"),
+        (("--model", "llama-2-8b", "--world-size", "8", "--seq-len", "8"), "there is no model llama-2-8b"),
+        ((*SMALL[:4], "--seq-len", "8"), "neither global batch nor micro batch is given"),
+        ((*SMALL, "--zero-stage", "4"), "ZeRO has the stages 0, 1, 2 and 3, not 4"),
+        ((*SMALL, "--micro-batch", "0"), "must be at least 1, not 0"),
+        ((*SMALL, "--tp", "3"), "world 8 is not a multiple of tensor 3"),
+        ((*SMALL, "--pp", "2", "--zero-stage", "2"), "a pipeline of 2 stages refuses ZeRO stage 2"),
+        ((*SMALL, "--ep", "2"), "llama-2-7b has no experts to spread"),
+        ((*SMALL, "--cp", "8", "--seq-len", "4095"), "sequence length 4095 can't be cut"),
+        ((*SMALL, "--offload-optimizer", "cpu"), "optimizer state can't be offloaded at ZeRO stage 0"),
+        ((*SMALL, "--zero-stage", "2", "--offload-parameters", "cpu"), "parameters can't be offloaded"),
+        ((*SMALL, "--grad-accum-dtype", "fp32"), "ZeRO stage 0 can't accumulate gradients of bf16 in fp32"),
+        ((*SMALL, "--schedule", "interleaved"), "the schedule interleaved has no use for 1 virtual stages"),
+        ((*SMALL, "--gpu-memory", "plenty"), "--gpu-memory 'plenty' is no number"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_sentence(
+    ds_accum: Any, folder: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    finished = ds_accum("memory", *arguments)
+    assert (finished.code, finished.output) == (2, "")
+    assert sentence in " ".join(finished.errors.split())
+    assert "Traceback" not in finished.errors
+    assert "help:" in finished.errors
+
+
+@pytest.mark.parametrize("text", ["[]", '{"zero_optimization": {"stage": 2}, "zero_optimization": 3}', "\0"])
+def test_a_broken_config_is_told_in_one_sentence(ds_accum: Any, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "ds_config.json"
+    path.write_text(text, encoding="utf-8")
+    finished = ds_accum("memory", path, *SMALL)
+    assert (finished.code, finished.output) == (2, "")
+
+
+def test_a_config_that_is_not_there_is_told(ds_accum: Any, folder: Path) -> None:
+    finished = ds_accum("memory", "no-such.json", *SMALL)
+    assert (finished.code, finished.output) == (2, "")
+    assert finished.errors == "error: can't read config no-such.json: no such file or directory\n"
+
+
+def test_an_optimizer_whose_state_is_not_known_is_not_guessed(ds_accum: Any, tmp_path: Path) -> None:
+    config = write(tmp_path, train_micro_batch_size_per_gpu=1, optimizer={"type": "OneBitAdam", "params": {}})
+    finished = ds_accum("memory", config, *SMALL)
+    assert finished.code == 2
+    assert "what the optimizer OneBitAdam keeps is not known" in finished.errors
+    assert estimate(ds_accum, config, *SMALL, "--optimizer", "adam")["training"]["optimizer"] == "adam"
