@@ -96,13 +96,18 @@ def _model(options: Mapping[str, Any], facts: ConfigFacts) -> ModelSize | None:
     name, parameters = options["model"], options["parameters"]
     if name is not None and parameters is not None:
         raise UsageError("--model says how many parameters there are", remedy="leave --parameters out")
-    dtype = options["dtype"] or facts.dtype or "bf16"
+    facts_of_model: dict[str, Any] = {
+        "dtype": options["dtype"] or facts.dtype or "bf16",
+        "gradient_dtype": facts.gradient_dtype,
+    }
+    if facts.max_live_parameters is not None:
+        facts_of_model["max_live_parameters"] = facts.max_live_parameters
     if name is not None:
         from ds_accum.plan.shapes import read_shape
 
-        return ModelSize.of(read_shape(name), dtype=dtype, gradient_dtype=facts.gradient_dtype)
+        return ModelSize.of(read_shape(name), **facts_of_model)
     if parameters is not None:
-        return ModelSize(parameters=parameters, dtype=dtype, gradient_dtype=facts.gradient_dtype)
+        return ModelSize(parameters=parameters, **facts_of_model)
     return None
 
 

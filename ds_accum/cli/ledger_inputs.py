@@ -36,6 +36,9 @@ class ConfigFacts:
     dtype: Dtype | None = None
     gradient_dtype: Dtype | None = None
     coalesced: bool = False
+    max_live_parameters: int | None = None
+    """Up to how many elements ZeRO-3 keeps what it has gathered."""
+
     scheduler: Mapping[str, Any] | None = None
     """The scheduler's parameters."""
 
@@ -129,6 +132,7 @@ def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
         dtype=dtype,
         gradient_dtype=_DTYPES.get(sent) if isinstance(sent, str) else None,
         coalesced=block.get("reduction") == "boundary",
+        max_live_parameters=_kept(zero),
         scheduler=parameters or None,
     )
 
@@ -146,6 +150,15 @@ def scheduler_notes(scheduler: Mapping[str, Any], steps: int, micro_batches: int
         notes.append(f"{note}: it counts micro-batches" if written == counted else note)
     return notes
 
+
+def _kept(zero: Mapping[str, Any]) -> int | None:
+    """The lower of the two limits that keep ZeRO-3 from keeping everything; None where neither is set to a number."""
+    limits = [zero.get(key) for key in ("stage3_max_live_parameters", "stage3_max_reuse_distance")]
+    numbers = [limit for limit in limits if isinstance(limit, int | float) and 0 <= limit <= _MOST_PARAMETERS]
+    return int(min(numbers)) if numbers else None
+
+
+_MOST_PARAMETERS = 10**15
 
 _DTYPES: dict[str, Dtype] = {
     "fp32": "fp32",

@@ -5,10 +5,7 @@
 P parameters of e bytes on N ranks, A micro-batches a step. Calls are those of one rank, bytes those of the tensors
 that it passes in. Read in DeepSpeed 0.19.8 and checked against counts of real runs; DDP and FSDP2 read in torch 2.13.
 
-    stage 0          boundary: all-reduce P e
-    stage 1          boundary: all-reduce P e                    step: all-gather P/N e
-    stage 2          each micro-batch: all-reduce P e            step: all-gather P/N e
-    stage 3          each micro-batch: all-gather P/N e and reduce-scatter P e
+    stages 0 to 3    what ds_accum/plan/communication/zero.py says: here in buckets, and by moment
     ddp, ddp-every   boundary, each micro-batch: all-reduce P e
     fsdp-every       each micro-batch: all-gather P/N e, twice but for the root; reduce-scatter P e
     fsdp             the same with the reduce-scatter at the boundary alone

@@ -17,7 +17,9 @@ from ds_accum.batch import BatchLedger, ParallelLayout
 from ds_accum.batch.wording import require_integer, show
 from ds_accum.errors import UsageError
 from ds_accum.plan.communication import (
+    MAX_LIVE_PARAMETERS,
     Transfer,
+    gathers_of_a_micro_batch,
     passed_bytes,
     rank_share,
     replica_size,
@@ -44,16 +46,19 @@ class ModelSize:
 
     Without a shape the parameters are taken to be even over tensor x pipeline parallel ranks. `gradient_dtype` None is
     what DeepSpeed sends: that of the parameters, with sequence parallel float32 (0.19.8,
-    `seq_parallel_communication_data_type`).
+    `seq_parallel_communication_data_type`). `max_live_parameters` says up to how many elements ZeRO-3 keeps gathered
+    from the forward to the backward.
     """
 
     parameters: int
     shape: ModelShape | None = None
     dtype: Dtype = "bf16"
     gradient_dtype: Dtype | None = None
+    max_live_parameters: int = MAX_LIVE_PARAMETERS
 
     def __post_init__(self) -> None:
         require_integer(self.parameters, name="parameters", error=UsageError)
+        require_integer(self.max_live_parameters, name="max live parameters", minimum=0, error=UsageError)
         if self.shape is not None and self.shape.parameters != self.parameters:
             raise UsageError(
                 f"{self.shape.name} has {show(self.shape.parameters)} parameters, not {show(self.parameters)}",
@@ -71,9 +76,22 @@ class ModelSize:
         return ELEMENT_BYTES[self.gradient_dtype or default]
 
     @classmethod
-    def of(cls, shape: ModelShape, *, dtype: Dtype = "bf16", gradient_dtype: Dtype | None = None) -> ModelSize:
+    def of(
+        cls,
+        shape: ModelShape,
+        *,
+        dtype: Dtype = "bf16",
+        gradient_dtype: Dtype | None = None,
+        max_live_parameters: int = MAX_LIVE_PARAMETERS,
+    ) -> ModelSize:
         """That of a shape."""
-        return cls(parameters=shape.parameters, shape=shape, dtype=dtype, gradient_dtype=gradient_dtype)
+        return cls(
+            parameters=shape.parameters,
+            shape=shape,
+            dtype=dtype,
+            gradient_dtype=gradient_dtype,
+            max_live_parameters=max_live_parameters,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,6 +246,7 @@ def _transfers(
                 parameter_bytes=model.parameter_bytes,
                 gradient_bytes=model.gradient_bytes(layout),
                 coalesced=coalesced,
+                gathers=gathers_of_a_micro_batch(of_rank, max_live_parameters=model.max_live_parameters),
             )
             for stage in ZERO_STAGES
         ]
@@ -239,6 +258,7 @@ def _transfers(
             gradient_accumulation_steps=ledger.gradient_accumulation_steps,
             sequence_length=sequence_length,
             dtype=model.dtype,
+            max_live_parameters=model.max_live_parameters,
         )
         for stage in ZERO_STAGES
     ]

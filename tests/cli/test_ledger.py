@@ -106,6 +106,16 @@ def test_a_config_says_batch_stage_dtypes_and_reduction(ds_accum: Any, folder: P
     assert "2 (chosen)" in text(ds_accum, path, "--world-size", "8")
 
 
+def test_zero_3_gathers_twice_what_a_config_lets_it_keep_no_longer(ds_accum: Any, folder: Path) -> None:
+    gathers = []
+    for limit in (1e9, 0, "auto"):
+        zero = {"stage": 3, "stage3_max_reuse_distance": limit}
+        path = write(folder, train_micro_batch_size_per_gpu=2, gradient_accumulation_steps=4, zero_optimization=zero)
+        told = account(ds_accum, path, "--world-size", "8", "--model", "gpt-125m", "--seq-len", "1024")
+        gathers.append(told["stages"][3]["parameter_gathers"])
+    assert gathers == [4, 8, 4]
+
+
 def test_an_option_counts_in_place_of_the_config(ds_accum: Any, folder: Path) -> None:
     path = write(folder, train_micro_batch_size_per_gpu=2, gradient_accumulation_steps=4)
     told = account(ds_accum, path, "--world-size", "8", "--accumulation", "16", "--dtype", "fp16", "--parameters", "10")

@@ -39,6 +39,7 @@ def test_data_parallel_1_synchronizes_0_times() -> None:
 
 
 @given(pipeline=st.integers(1, 16), accumulation=st.integers(1, 32))
+@settings(deadline=None)
 def test_pipeline_parallel_multiplies_nothing(pipeline: int, accumulation: int) -> None:
     layout = ParallelLayout(world_size=2 * pipeline, pipeline_parallel_size=pipeline)
     account = account_step(ledger(3, 2, accumulation), layout)

@@ -61,6 +61,7 @@ def test_accumulation_divides_the_noise_by_its_root_and_leaves_the_imbalance(
 
 
 @given(experts=st.integers(1, 512), chosen=st.integers(1, 16), tokens=st.integers(1, 10**9))
+@settings(deadline=None)
 def test_uniform_routing_has_noise_alone_of_e_minus_k_over_k_t(experts: int, chosen: int, tokens: int) -> None:
     if chosen > experts:
         return
@@ -197,6 +198,7 @@ def test_in_a_simulation_accumulation_mends_uniform_routing_and_not_zipf() -> No
     parallel=st.sampled_from((1, 2, 4)),
     accumulation=st.integers(1, 8),
 )
+@settings(deadline=None)
 def test_an_expert_sees_its_part_of_the_whole_global_batch(
     micro: int, data: int, tensor: int, pipeline: int, parallel: int, accumulation: int
 ) -> None:

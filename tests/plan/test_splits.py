@@ -56,6 +56,7 @@ def test_more_splits_than_a_table_shows_are_refused() -> None:
 
 
 @given(batch=st.integers(1, 64), data=st.integers(1, 8))
+@settings(deadline=None)
 def test_all_splits_are_those_that_multiply_to_the_batch(batch: int, data: int) -> None:
     by_trying = [
         ledger(micro, ranks, accumulation)
@@ -82,6 +83,7 @@ def test_a_data_parallel_size_that_does_not_divide_has_no_split() -> None:
 
 
 @given(split=LEDGERS, step=st.integers(0, 3))
+@settings(deadline=None)
 def test_every_step_takes_the_next_samples_of_the_epoch_whatever_the_split(split: BatchLedger, step: int) -> None:
     taken = [
         sample
@@ -94,6 +96,7 @@ def test_every_step_takes_the_next_samples_of_the_epoch_whatever_the_split(split
 
 
 @given(split=LEDGERS, step=st.integers(0, 3))
+@settings(deadline=None)
 def test_a_sample_is_where_its_micro_batch_is(split: BatchLedger, step: int) -> None:
     for rank in range(split.data_parallel_size):
         for micro_batch in range(split.gradient_accumulation_steps):
@@ -127,6 +130,7 @@ def test_torch_deals_samples_so(split: BatchLedger, shuffle: bool) -> None:
 
 
 @given(batch=st.sampled_from((12, 16, 30)), num_samples=st.integers(1, 10_000))
+@settings(deadline=None)
 def test_splits_are_equal_in_samples_and_tokens_and_no_split_reduces_less_than_accumulation_1(
     batch: int, num_samples: int
 ) -> None:

@@ -7,6 +7,7 @@ from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.step import StepCommunication, replica_size, step_communication
 from ds_accum.plan.communication.transfer import Group, Kind, Transfer, passed_bytes, sent_bytes, total_sent_bytes
 from ds_accum.plan.communication.zero import (
+    MAX_LIVE_PARAMETERS,
     Exchange,
     ZeroExchanges,
     gathers_of_a_micro_batch,
@@ -15,6 +16,7 @@ from ds_accum.plan.communication.zero import (
 )
 
 __all__ = [
+    "MAX_LIVE_PARAMETERS",
     "Exchange",
     "Group",
     "Kind",

@@ -25,7 +25,14 @@ from typing import Literal
 from ds_accum.errors import UsageError
 from ds_accum.plan.communication.transfer import Group, Transfer
 
-__all__ = ["Exchange", "ZeroExchanges", "gathers_of_a_micro_batch", "zero_exchanges", "zero_transfers"]
+__all__ = [
+    "MAX_LIVE_PARAMETERS",
+    "Exchange",
+    "ZeroExchanges",
+    "gathers_of_a_micro_batch",
+    "zero_exchanges",
+    "zero_transfers",
+]
 
 # DeepSpeed's defaults of stage3_max_live_parameters and stage3_max_reuse_distance, in elements.
 MAX_LIVE_PARAMETERS = 1_000_000_000
@@ -103,8 +110,10 @@ def gathers_of_a_micro_batch(
 ) -> int:
     """How often ZeRO-3 gathers the parameters in one micro-batch: 2, for forward and backward, or 1 if they may stay.
 
-    They stay where the whole model fits in both limits (in elements). For a model a little larger DeepSpeed keeps some
-    and gathers the others twice: 2 is then the most that it can be.
+    They stay where the whole model fits in both limits (in elements). Of a larger model DeepSpeed keeps some: those
+    that it meets again within the reuse distance, and those that the prefetch found gathered, never more than may
+    live. So 2 is the most that it can be, and what real runs on two ranks count with neither reuse nor prefetch; with
+    a reuse distance of d they gather about d/2 elements less.
     """
     return 1 if parameters <= min(max_live_parameters, max_reuse_distance) else 2
 

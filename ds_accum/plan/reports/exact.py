@@ -18,5 +18,6 @@ def times(number: int) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """1 sample, 2 samples."""
-    return f"{digits(number)} {thing}{'' if number == 1 else 's'}"
+    """1 sample, 2 samples, 2 micro-batches."""
+    ending = "" if number == 1 else "es" if thing.endswith("ch") else "s"
+    return f"{digits(number)} {thing}{ending}"

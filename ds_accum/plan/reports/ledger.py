@@ -212,8 +212,8 @@ def _legend(account: StepAccount) -> Iterable[str]:
     gathers = [transfer for transfer in account.stages[3].transfers if transfer.name == "parameters"]
     if gathers and gathers[0].times > account.ledger.gradient_accumulation_steps:
         yield (
-            "ZeRO-3 gathers for forward and backward where the model does not fit in stage3_max_live_parameters, 1e9"
-            " unless set; of what fits it keeps a part, so that 2 A is the most that it can be."
+            "ZeRO-3 gathers for forward and backward where what a rank has does not fit in stage3_max_live_parameters,"
+            f" here {digits(model.max_live_parameters)}. It keeps a part all the same: 2 A is the most that it can be."
         )
     if account.layout.pipeline_parallel_size > 1:
         yield f"The rank is one of pipeline stage {account.pipeline_stage}, from 0, which sends most."

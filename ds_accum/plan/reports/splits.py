@@ -101,7 +101,7 @@ def _about_differences(splits: Sequence[SplitAccount]) -> Iterator[str]:
             said.append(f"rank {place.rank}, micro-batch {place.micro_batch} of {split_name(split)}")
         yield f"Samples move: sample {sample} of a step, from 0, is in {'; '.join(said)}."
     epochs = [(split, split.epoch) for split in splits if split.epoch is not None]
-    if len({(epoch.micro_batches, epoch.left_over_micro_batches, epoch.repeated_samples) for _, epoch in epochs}) > 1:
+    if len({(epoch.steps, epoch.left_over_micro_batches, epoch.repeated_samples) for _, epoch in epochs}) > 1:
         said = [
             f"{counted(epoch.steps, 'step')}, {counted(epoch.left_over_micro_batches, 'micro-batch')} left over and"
             f" {counted(epoch.repeated_samples, 'sample')} dealt twice in {split_name(split)}"

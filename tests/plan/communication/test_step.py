@@ -132,6 +132,7 @@ def test_the_stage_that_is_told_of_sends_most(
 
 
 @given(accumulation=st.integers(1, 64))
+@settings(deadline=None)
 def test_what_micro_batches_send_grows_with_them_and_what_the_step_sends_does_not(accumulation: int) -> None:
     layout = ParallelLayout(world_size=16, tensor_parallel_size=2, pipeline_parallel_size=2, context_parallel_size=2)
     one = step_communication(LLAMA, layout, training(1, 1), pipeline_stage=0)
