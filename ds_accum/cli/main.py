@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "memory": "Estimate what one rank needs, by part, each with its formula.",
     "plan": "Find the layouts that fit a model on GPUs, best first.",
     "rule": "Explain what a finding means, with examples.",
+    "schedule": "Draw a pipeline's timeline, and say what its stages wait and hold.",
     "schema": "Print a JSON Schema of DeepSpeed's config, for editors.",
     "steps": "Summarize and plot the step log of a run.",
 }

@@ -16,8 +16,8 @@ weights w, the wait of the others is
     zero-bubble-v   (p - 1) f / 2                       with m >= 2p - 1 and f = i = w: all of it at the boundary
     dualpipev       (p - 1) f                           with f = i = w
 
-The first is Qi et al. 2023 (arXiv 2401.10241, table 2, ZB-H1) where w is at most f and i; the last is what the DualPipe
-repository of DeepSeek-AI states, (PP / 2 - 1) (F&B + B - 3W), in the chunks of half a stage that F, B and W are there.
+The first is that of ZB-H1 in Qi et al. 2023 (arXiv 2401.10241) where w is at most f and i; the last is what DeepSeek-AI
+states in the DualPipe repository, (PP / 2 - 1) (F&B + B - 3W), in the chunks of half a stage that F, B and W are there.
 For other times their orders are simulated.
 """
 

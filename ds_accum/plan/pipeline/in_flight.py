@@ -12,7 +12,7 @@ chunk (1 / v of a stage's layers):
     dualpipev      2 p + 1
 
 On stage 0 interleaved holds p (1 + (p - 1) / (p v)) micro-batches: Korthikanti et al. 2022, arXiv 2205.05198, section
-4.2.3. The last two are those of Qi et al. 2023 (arXiv 2401.10241, section 6) and of DeepSeek-AI's DualPipe repository
+4.2.3. The last two are those of Qi et al. 2023 (arXiv 2401.10241, ZB-V) and of DeepSeek-AI's DualPipe repository
 (PP + 1 of 2 p chunks). Tests count them in the orders.
 """
 

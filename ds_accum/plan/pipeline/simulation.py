@@ -11,7 +11,7 @@ A stage does its instructions in their order, each as soon as the one before is 
     bubble      = the sum over stages of step time - computing time
     share       = bubble / (stages x step time);  overhead = bubble / the sum of computing times
     without the wait: the longest time that any stage needs from its first start to its last end takes the place of the
-                  step time, which is how zero-bubble schedules are measured (Qi et al. 2023, arXiv 2401.10241, 2.3)
+                  step time, which is how zero-bubble schedules are measured (Qi et al. 2023, arXiv 2401.10241)
 
 All in whole ticks, of which the given times are exact multiples.
 """

@@ -21,8 +21,7 @@ Number = int | float | Fraction | Decimal
 # Backward costs twice the forward: a product of matrices has a gradient for either factor, and each is such a product
 # (Narayanan et al. 2021, arXiv 2104.04473, appendix).
 BACKWARD_PER_FORWARD = Fraction(2)
-# Half of the backward is the gradient of the weights, for the same reason (Qi et al. 2023, arXiv 2401.10241, section
-# 2.1).
+# Half of the backward is the gradient of the weights, for the same reason (Qi et al. 2023, arXiv 2401.10241).
 WEIGHT_SHARE = Fraction(1, 2)
 
 # A hundred times the layers of any published model.

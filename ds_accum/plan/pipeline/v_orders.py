@@ -50,7 +50,7 @@ class _Order:
 
 
 def _zero_bubble_v(shape: PipelineShape, stage: int) -> tuple[Instruction, ...]:
-    """Qi et al. 2023, section 6, in the order of torch 2.13 `ScheduleZBVZeroBubble`."""
+    """ZB-V of Qi et al. 2023 (arXiv 2401.10241), in the order of torch 2.13 `ScheduleZBVZeroBubble`."""
     p, m = shape.stages, shape.micro_batches
     # A window too small to fill the V is the start of one that does, without the micro-batches that it has not.
     filled = max(2 * p - 1, m)

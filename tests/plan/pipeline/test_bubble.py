@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
@@ -44,6 +44,7 @@ def test_the_simulated_bubble_of_interleaved_stages_is_the_formula(virtual_stage
         assert share == bubble_share(stages, micro_batches, virtual_stages)
 
 
+@settings(deadline=None)
 @given(shapes(), st.data())
 def test_where_there_is_a_formula_every_stage_waits_as_long_as_it_says(
     shape: PipelineShape, data: st.DataObject
@@ -57,6 +58,7 @@ def test_where_there_is_a_formula_every_stage_waits_as_long_as_it_says(
         assert step_time == shape.micro_batches * times.per_micro_batch[0] + waiting
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_with_equal_parts_each_schedule_has_a_formula_once_the_pipeline_is_full(shape: PipelineShape) -> None:
     waiting = waiting_time(shape, stage_times(shape.stages))
@@ -87,6 +89,7 @@ def test_seventeen_micro_batches_are_the_fewest_below_15_percent_on_four_stages(
     assert bubble_share(4, 16) > Fraction(15, 100)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 8), st.integers(1, 999))
 def test_one_micro_batch_fewer_is_not_enough(stages: int, virtual_stages: int, thousandths: int) -> None:
     most = Fraction(thousandths, 1000)
@@ -98,6 +101,7 @@ def test_one_micro_batch_fewer_is_not_enough(stages: int, virtual_stages: int, t
         assert bubble_share(stages, fewest - step, virtual_stages) > most
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**12), st.integers(1, 10**12), st.integers(1, 1000))
 def test_share_and_overhead_are_two_ways_to_say_one_thing(stages: int, micro_batches: int, chunks: int) -> None:
     share, overhead = bubble_share(stages, micro_batches, chunks), bubble_overhead(stages, micro_batches, chunks)

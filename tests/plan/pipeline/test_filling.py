@@ -31,6 +31,7 @@ def test_seventeen_for_15_percent_on_four_stages() -> None:
     assert fill_pipeline(schedule="1f1b", stages=4, max_bubble=0.15).micro_batches == 17
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 100), st.sampled_from(["gpipe", "1f1b", "interleaved"]))
 def test_with_equal_stages_it_is_the_formula(stages: int, virtual_stages: int, percent: int, schedule: str) -> None:
     virtual_stages = virtual_stages + 1 if schedule == "interleaved" else 1

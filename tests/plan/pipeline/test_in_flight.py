@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
@@ -20,6 +20,7 @@ from ds_accum.plan.pipeline.in_flight import passes_in_flight, peak_in_flight
 from tests.plan.pipeline.pipelines import shapes
 
 
+@settings(deadline=None)
 @given(shapes(most_stages=9))
 def test_the_formula_is_what_is_counted_on_every_stage(shape: PipelineShape) -> None:
     for stage in range(shape.stages):
@@ -28,6 +29,7 @@ def test_the_formula_is_what_is_counted_on_every_stage(shape: PipelineShape) -> 
         assert micro_batches_in_flight(shape, stage) == Fraction(counted, shape.virtual_stages)
 
 
+@settings(deadline=None)
 @given(shapes(most_stages=4))
 def test_what_is_held_at_once_is_what_the_timeline_shows(shape: PipelineShape) -> None:
     for number, stage in enumerate(simulate_pipeline(shape).stages):
@@ -49,6 +51,7 @@ def test_gpipe_holds_the_whole_window() -> None:
     assert {micro_batches_in_flight(shape, stage) for stage in range(4)} == {10**9}
 
 
+@settings(deadline=None)
 @given(st.integers(2, 12), st.integers(2, 6), st.integers(2, 9))
 def test_interleaved_holds_more_by_p_minus_1_over_p_v_on_the_first_stage(p: int, v: int, groups: int) -> None:
     shape = PipelineShape(schedule="interleaved", stages=p, micro_batches=groups * p, virtual_stages=v)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ds_accum.errors import UsageError
 from ds_accum.plan.pipeline import SCHEDULES, Instruction, Part, PipelineShape, instruction_order
@@ -22,6 +22,7 @@ def orders(schedule: str, stages: int, micro_batches: int, virtual_stages: int =
     return [instruction_order(shape, stage) for stage in range(stages)]
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_every_micro_batch_passes_every_chunk_forward_and_then_backward_once(shape: PipelineShape) -> None:
     passes = {(chunk, at) for chunk in range(shape.virtual_stages) for at in range(shape.micro_batches)}
@@ -35,6 +36,7 @@ def test_every_micro_batch_passes_every_chunk_forward_and_then_backward_once(sha
         assert all(done in ((whole, parts) if shape.kind.splits_backward else (whole,)) for done in seen.values())
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_each_chunk_takes_the_micro_batches_in_turn(shape: PipelineShape) -> None:
     for stage in range(shape.stages):
@@ -47,6 +49,7 @@ def test_each_chunk_takes_the_micro_batches_in_turn(shape: PipelineShape) -> Non
             turns[kind, chunk] += 1
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_only_a_forward_is_joined_and_a_backward_follows_it(shape: PipelineShape) -> None:
     for stage in range(shape.stages):

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ds_accum.errors import UsageError
 from ds_accum.plan.pipeline import SCHEDULES, Part, PipelineShape, instruction_order, schedule_named
 from tests.plan.pipeline.pipelines import shapes
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_every_chunk_of_the_model_lies_on_one_stage(shape: PipelineShape) -> None:
     numbers = [shape.number_of(stage, chunk) for stage in range(shape.stages) for chunk in range(shape.virtual_stages)]
     assert sorted(numbers) == list(range(shape.num_chunks))
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_the_instructions_are_counted_without_making_them(shape: PipelineShape) -> None:
     orders = [instruction_order(shape, stage) for stage in range(shape.stages)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
@@ -16,6 +16,7 @@ from ds_accum.plan.pipeline.summary import _by_formula
 from tests.plan.pipeline.pipelines import equal_times, shapes, times_for
 
 
+@settings(deadline=None)
 @given(shapes(), st.data())
 def test_the_formula_says_what_the_simulation_does(shape: PipelineShape, data: st.DataObject) -> None:
     times = data.draw(equal_times(shape.stages))
@@ -27,6 +28,7 @@ def test_the_formula_says_what_the_simulation_does(shape: PipelineShape, data: s
     assert replace(simulated, timeline=None, bubble_share_without_boundary=None) == by_formula
 
 
+@settings(deadline=None)
 @given(shapes(), st.data())
 def test_a_stage_computes_or_waits(shape: PipelineShape, data: st.DataObject) -> None:
     summary = summarize_pipeline(shape, data.draw(times_for(shape.stages)))

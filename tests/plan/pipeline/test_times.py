@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
@@ -19,11 +19,13 @@ def test_a_tenth_is_a_tenth() -> None:
     assert exact(0.1, name="time") == exact(Decimal("0.1"), name="time") == Fraction(1, 10)
 
 
+@settings(deadline=None)
 @given(st.decimals("1e-9", "1e9", places=9))
 def test_a_decimal_is_read_digit_by_digit(number: Decimal) -> None:
     assert exact(number, name="time") == Fraction(str(number))
 
 
+@settings(deadline=None)
 @given(st.floats(1e-12, 1e12))
 def test_a_float_is_read_as_it_is_shown(number: float) -> None:
     assert float(exact(number, name="time")) == number
