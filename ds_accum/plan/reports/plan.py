@@ -10,6 +10,7 @@ from ds_accum.batch.wording import show_list
 from ds_accum.plan.cost import PARTS
 from ds_accum.plan.ds_config import beyond_the_config, launch_degrees
 from ds_accum.plan.layouts import RefusedDegree
+from ds_accum.plan.memory import MOMENTS
 from ds_accum.plan.planned import Plan, PlannedLayout
 from ds_accum.plan.reasons import advantage_over
 from ds_accum.plan.remedies import Remedy
@@ -180,12 +181,7 @@ def _time(planned: PlannedLayout) -> Table:
 def _memory_words(plan: Plan, planned: PlannedLayout) -> tuple[str, ...]:
     need, there = planned.memory.peak_bytes, plan.hardware.memory_bytes
     fullest = planned.memory.fullest
-    moment = {
-        "activations": "when the last forward ends",
-        "reduction": "when the backward ends",
-        "conversion": "when gradients are turned into the optimizer's dtype",
-        "update": "when the optimizer runs",
-    }[fullest.fullest_moment]
+    moment = MOMENTS[fullest.fullest_moment]
     where = f" of stage {fullest.stage}" if planned.layout.pipeline_parallel_size > 1 else ""
     said = f"{bytes_text(need)} of {bytes_text(there)} ({percent_text(need / there)}){where}, fullest {moment}."
     if planned.memory.host_bytes:
@@ -303,7 +299,7 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         f" {bytes_text(hardware.inter_node_bytes_per_second)}/s between nodes, a GPU and one way."
     )
     order = (
-        "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s, which"
-        " they meet within a quarter."
+        "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s,"
+        " which they meet within a quarter."
     )
     return software, links, order
