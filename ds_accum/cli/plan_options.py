@@ -358,7 +358,7 @@ _OPTIONS = (
         callback=_read_positive_share,
         metavar="SHARE",
         section=_ASSUMED,
-        help="Of peak, in matrix multiplication; 0.7 unless given.",
+        help="Of peak, in matrix multiplication; 0.69 unless given.",
     ),
     option(
         "--link-share",

@@ -107,7 +107,7 @@ def test_published_throughputs_of_zero_3_are_met_within_a_quarter(row: tuple[int
     heads, hidden, layers, gpus, batch, micro_batch, published = row
     shape = gpt(heads=heads, hidden_size=hidden, num_layers=layers)
     reckoned = tera_flops(shape, ParallelLayout(world_size=gpus), 3, micro_batch, batch)
-    assert reckoned == pytest.approx(published, rel=0.26)
+    assert reckoned == pytest.approx(published, rel=0.25)
 
 
 # --- identities -------------------------------------------------------------------------------------------------------

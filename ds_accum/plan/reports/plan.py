@@ -10,6 +10,7 @@ from ds_accum.batch.wording import show_list
 from ds_accum.plan.cost import PARTS
 from ds_accum.plan.ds_config import beyond_the_config, launch_degrees
 from ds_accum.plan.layouts import RefusedDegree
+from ds_accum.plan.memory import MOMENTS
 from ds_accum.plan.planned import Plan, PlannedLayout
 from ds_accum.plan.reasons import advantage_over
 from ds_accum.plan.remedies import Remedy
@@ -50,12 +51,14 @@ def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Re
 
 def _verdict(plan: Plan) -> str:
     best = plan.layouts[0]
+    ledger = best.ledger
     return (
         f"Best of {count_text(plan.fitting)} layouts that fit, of {count_text(plan.considered)} legal ones:"
-        f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {best.ledger.micro_batch_size}, accumulation"
-        f" {best.ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
-        f" {count_text(round(best.tokens_per_second))} tokens a second, {plan.model_flops_share(best):.0%} of peak."
-    ).replace("%", " %")
+        f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {ledger.micro_batch_size},"
+        f" accumulation {ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
+        f" {count_text(round(best.tokens_per_second))} tokens a second,"
+        f" {percent_text(plan.model_flops_share(best))} of peak."
+    )
 
 
 # Above this share of the memory a layout stands or falls with the estimate's error.
@@ -178,12 +181,7 @@ def _time(planned: PlannedLayout) -> Table:
 def _memory_words(plan: Plan, planned: PlannedLayout) -> tuple[str, ...]:
     need, there = planned.memory.peak_bytes, plan.hardware.memory_bytes
     fullest = planned.memory.fullest
-    moment = {
-        "activations": "when the last forward ends",
-        "reduction": "when the backward ends",
-        "conversion": "when gradients are turned into the optimizer's dtype",
-        "update": "when the optimizer runs",
-    }[fullest.fullest_moment]
+    moment = MOMENTS[fullest.fullest_moment]
     where = f" of stage {fullest.stage}" if planned.layout.pipeline_parallel_size > 1 else ""
     said = f"{bytes_text(need)} of {bytes_text(there)} ({percent_text(need / there)}){where}, fullest {moment}."
     if planned.memory.host_bytes:
@@ -291,7 +289,8 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
     software = (
         f"Software gets {percent_text(said.compute_share_of_peak)} of peak in matrix multiplication,"
         f" {percent_text(said.memory_share_of_peak)} of the memory's speed and"
-        f" {percent_text(said.link_share_of_peak)} of a link's; {percent_text(said.overlapped_share)} of what can overlap does; a ring uses {ports} of a node."
+        f" {percent_text(said.link_share_of_peak)} of a link's; {percent_text(said.overlapped_share)} of what can"
+        f" overlap does; a ring uses {ports} of a node."
     )
     links = (
         f"{hardware.name}: {bytes_text(hardware.memory_bytes)} ({hardware.memory_bytes / 2**30:.4g} GiB),"
@@ -300,6 +299,7 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         f" {bytes_text(hardware.inter_node_bytes_per_second)}/s between nodes, a GPU and one way."
     )
     order = (
-        "Times put layouts in order; they are no promises. Sixteen published runs on A100 were met within a quarter."
+        "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s,"
+        " which they meet within a quarter."
     )
     return software, links, order
