@@ -58,6 +58,9 @@ class Case:
     experts: int = 0
     """Experts of each layer, spread over both ranks."""
 
+    layers: int = SHAPE.num_layers
+    inner: int = SHAPE.ffn_hidden_size
+
     @property
     def name(self) -> str:
         """What differs from the defaults."""
@@ -128,6 +131,9 @@ def cases() -> Iterator[Case]:
     for stage in (0, 1, 2):
         yield Case(stage=stage, dtype="bf16", experts=4)
     yield Case(stage=2, dtype="bf16", experts=4, accumulated="fp32")
+    for stage in (1, 2):
+        # The second of three large matrices is cut by the edge between the ranks, and its gradient kept whole on both.
+        yield Case(stage=stage, dtype="bf16", layers=1, inner=2000)
     yield Case(stage=0, optimizer="sgd")
     yield Case(stage=0, optimizer="adagrad")
     yield Case(stage=2, optimizer="rmsprop")
@@ -175,6 +181,7 @@ def stages() -> dict[str, Answer]:
 
 def sizes_of(case: Case) -> dict[str, int]:
     sizes = {key: value for key, value in asdict(SHAPE).items() if type(value) is int}
+    sizes |= {"num_layers": case.layers, "ffn_hidden_size": case.inner}
     return sizes | ({"num_experts": case.experts, "expert_parallel_size": 2} if case.experts else {})
 
 
@@ -191,11 +198,11 @@ def test_each_stage_of_a_pipeline_holds_what_is_estimated(stages: dict[str, Answ
 
 
 def lines_of(case: Case) -> list[Line]:
-    layout, shape = ParallelLayout(world_size=2), SHAPE
+    layout, shape = ParallelLayout(world_size=2), replace(SHAPE, num_layers=case.layers, ffn_hidden_size=case.inner)
     if case.experts:
         layout = ParallelLayout(world_size=2, expert_parallel_size=2)
-        experts = ExpertShape(num_experts=case.experts, experts_per_token=2, ffn_hidden_size=SHAPE.ffn_hidden_size)
-        shape = replace(SHAPE, experts=experts)
+        experts = ExpertShape(num_experts=case.experts, experts_per_token=2, ffn_hidden_size=case.inner)
+        shape = replace(shape, experts=experts)
     return [line for line in estimate_memory(shape, layout, case.training()).fullest.lines if line.part in COUNTED]
 
 
