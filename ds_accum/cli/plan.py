@@ -105,7 +105,6 @@ def plan(
     if config_file is not None and config_file.exists() and not force:
         # Before the search and its report, which would be for nothing.
         raise UsageError(f"{config_file} is there already", remedy="give another name, or --force to replace it")
-    training = asked.training()
     found = plan_batch(
         shape=read_shape(asked.model),
         hardware=asked.gpu(),
@@ -113,12 +112,12 @@ def plan(
         sequence_length=asked.sequence_length,
         global_batch_size=asked.global_batch_size,
         tokens_per_step=asked.tokens_per_step,
-        training=training,
+        training=asked.training(),
         limits=asked.limits(),
         assumptions=asked.assumptions(),
         most=max(top, number),
     )
-    remedies = () if found.layouts else remedies_for(found, training=training)
+    remedies = () if found.layouts else remedies_for(found)
     text = None
     if config_file is not None and found.layouts:
         text = _config_of(found, number, learning_rate=learning_rate, gradient_clipping=gradient_clipping)

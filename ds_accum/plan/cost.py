@@ -81,7 +81,7 @@ class CostAssumptions:
     hide behind arithmetic, as far as there is enough of it. `ports_of_a_ring`: network ports of a node that a
     collective drives at once; NCCL can drive them all, but the six ZeRO-3 runs of Narayanan et al. 2021, arXiv
     2104.04473, Table 2, ran at the speed of one. The defaults are fitted to that paper: they meet the ten throughputs
-    of Table 1 within a tenth, those of ZeRO-3 within a quarter; on other GPUs they are the same by assumption.
+    of its Table 1 within a tenth, and those of ZeRO-3 within a quarter; on other GPUs they are assumed to be the same.
     `gathers_per_layer`: ZeRO-3 gathers module by module, four matrices a layer.
     `host_parameters_per_second`: CPU Adam on one node (Ren et al. 2021, arXiv 2101.06840, Table 4: 10 billion
     parameters in 2.6 s).

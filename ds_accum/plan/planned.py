@@ -78,8 +78,9 @@ class Dropped:
 class Plan:
     """What was asked, the layouts that fit, best first, and what was dropped.
 
-    `layouts` holds the first of `fitting`; `splits` the best of every way to divide the GPUs, best first;
-    `uneven_data_parallel_sizes` are those of legal layouts that do not divide the batch, ascending.
+    `training` is what all layouts have in common; `layouts` holds the first of `fitting`, `splits` the best of every
+    way to divide the GPUs, best first. `uneven_data_parallel_sizes` are those of legal layouts that do not divide the
+    batch, ascending.
     """
 
     shape: ModelShape
@@ -87,6 +88,7 @@ class Plan:
     world_size: int
     sequence_length: int
     global_batch_size: int
+    training: TrainingSetup
     limits: Limits
     assumptions: CostAssumptions
     considered: int

@@ -1,6 +1,6 @@
 """What would make a layout fit where none does: each change is tried alone, and said only if it helps.
 
-remedies_for(plan, training=setup)       # ("allow offload to the host: ...", "use 32 GPUs: ...")
+remedies_for(plan)                       # ("allow offload to the host: ...", "use 32 GPUs: ...")
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from ds_accum.plan.hardware import Hardware, hardware_names, read_hardware
 from ds_accum.plan.layouts import Limits
 from ds_accum.plan.planned import Plan, PlannedLayout
 from ds_accum.plan.search import plan_batch
-from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["Remedy", "remedies_for"]
 
@@ -28,13 +27,13 @@ class Remedy:
     best: PlannedLayout
 
 
-def remedies_for(plan: Plan, *, training: TrainingSetup | None = None) -> tuple[Remedy, ...]:
-    """The changes that help, those that cost no hardware first. `training` is what the plan was made with."""
+def remedies_for(plan: Plan) -> tuple[Remedy, ...]:
+    """The changes that help, those that cost no hardware first."""
     found = []
     for change, limits in _wider_limits(plan.limits):
-        found += _tried(plan, change, training, limits=limits)
-    found += next(filter(None, _with_more_gpus(plan, training)), [])
-    found += next(filter(None, _with_larger_gpus(plan, training)), [])
+        found += _tried(plan, change, limits=limits)
+    found += next(filter(None, _with_more_gpus(plan)), [])
+    found += next(filter(None, _with_larger_gpus(plan)), [])
     return tuple(found)
 
 
@@ -53,23 +52,22 @@ def _wider_limits(limits: Limits) -> Iterator[tuple[str, Limits]]:
             yield f"lift the limit of {name} parallel", replace(limits, **{field: None})  # type: ignore[arg-type]
 
 
-def _with_more_gpus(plan: Plan, training: TrainingSetup | None) -> Iterator[list[Remedy]]:
+def _with_more_gpus(plan: Plan) -> Iterator[list[Remedy]]:
     for doubling in range(1, _MOST_DOUBLINGS + 1):
         world_size = plan.world_size * 2**doubling
-        yield _tried(plan, f"use {world_size} GPUs", training, world_size=world_size)
+        yield _tried(plan, f"use {world_size} GPUs", world_size=world_size)
 
 
-def _with_larger_gpus(plan: Plan, training: TrainingSetup | None) -> Iterator[list[Remedy]]:
+def _with_larger_gpus(plan: Plan) -> Iterator[list[Remedy]]:
     kinds = [read_hardware(name) for name in hardware_names()]
     larger = [kind for kind in kinds if kind.memory_bytes > plan.hardware.memory_bytes]
     for kind in sorted(larger, key=lambda kind: (kind.memory_bytes, kind.name)):
-        yield _tried(plan, f"use {kind.name}", training, hardware=kind)
+        yield _tried(plan, f"use {kind.name}", hardware=kind)
 
 
 def _tried(
     plan: Plan,
     change: str,
-    training: TrainingSetup | None,
     *,
     limits: Limits | None = None,
     world_size: int | None = None,
@@ -83,7 +81,7 @@ def _tried(
             world_size=world_size or plan.world_size,
             sequence_length=plan.sequence_length,
             global_batch_size=plan.global_batch_size,
-            training=training,
+            training=plan.training,
             limits=limits or plan.limits,
             assumptions=plan.assumptions,
             most=1,

@@ -85,6 +85,7 @@ def plan_batch(
         world_size=world_size,
         sequence_length=sequence_length,
         global_batch_size=batch,
+        training=base,
         limits=limits,
         assumptions=assumptions,
         considered=search.considered,

@@ -25,6 +25,7 @@ from ds_accum.plan.reports.plan_words import (
     sentence,
     sizes_words,
     stage_words,
+    training_words,
     way_words,
 )
 from ds_accum.plan.targets import nearest_batches
@@ -302,4 +303,4 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s,"
         " which they meet within a quarter."
     )
-    return software, links, order
+    return sentence(training_words(plan.training)), software, links, order

@@ -26,6 +26,7 @@ def plan_value(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Remed
         "sequence_length": plan.sequence_length,
         "global_batch_size": plan.global_batch_size,
         "tokens_per_step": plan.tokens_per_step,
+        "training": plain(plan.training),
         "limits": plain(plan.limits),
         "assumptions": plain(plan.assumptions),
         "notes": list(notes),

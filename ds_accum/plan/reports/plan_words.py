@@ -21,6 +21,7 @@ __all__ = [
     "sentence",
     "sizes_words",
     "stage_words",
+    "training_words",
     "way_words",
 ]
 
@@ -93,6 +94,19 @@ def way_words(training: TrainingSetup) -> str:
     if training.offload_optimizer != "none":
         said += " with all on the host" if training.offload_parameters != "none" else " with its states on the host"
     return said if training.recompute == "none" else f"{said}, {training.recompute} recompute"
+
+
+def training_words(training: TrainingSetup) -> str:
+    """What all layouts have in common: dtypes, optimizer, attention, kernels, schedule."""
+    summed, sent = training.accumulation_dtype, training.sent_dtype
+    gradients = f"add up and travel in {summed}" if summed == sent else f"add up in {summed} and travel in {sent}"
+    attention = "FlashAttention" if training.flash_attention else "attention that keeps its scores"
+    kernels = "fused kernels" if training.fused_kernels else "plain PyTorch between the matrices"
+    dropout = ", dropout" if training.dropout else ""
+    return (
+        f"{training.dtype} parameters, gradients that {gradients}, {training.optimizer}, {attention},"
+        f" {kernels}{dropout}, pipelines in {training.schedule.upper()}"
+    )
 
 
 def stage_words(training: TrainingSetup) -> str:

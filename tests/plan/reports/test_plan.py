@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from ds_accum.plan.planned import Plan
 from ds_accum.plan.remedies import remedies_for
 from ds_accum.plan.reports.plan import plan_document
 from ds_accum.plan.reports.plan_json import plan_value
-from ds_accum.plan.search import plan_batch
+from ds_accum.plan.search import default_training, plan_batch
 from ds_accum.plan.shapes import read_shape
 from ds_accum.reporting import json_text, render_html, render_markdown, render_text
 
@@ -153,6 +154,18 @@ def test_where_nothing_fits_the_remedies_are_said() -> None:
     text = words_of(render_text(plan_document(made, remedies=remedies_for(made)), width=80))
     assert "What would help Allow offload to the memory of the host: " in text
     assert re.search(r"Use \d+ GPUs: .* a step\.", text)
+
+
+def test_what_all_layouts_have_in_common_is_said() -> None:
+    text = words_of(text_of(PLANS["one GPU"](), 120))
+    assert "Bf16 parameters, gradients that add up and travel in fp32, adamw, FlashAttention, fused kernels" in text
+    plainer = replace(
+        default_training(4096), communication_dtype=None, flash_attention=False, fused_kernels=False, dropout=True
+    )
+    other = plan(shape=read_shape("gpt-125m"), world_size=1, global_batch_size=8, training=plainer)
+    said = words_of(text_of(other, 120))
+    assert "add up in fp32 and travel in bf16, adamw, attention that keeps its scores, plain PyTorch" in said
+    assert "matrices, dropout, pipelines in 1F1B" in said
 
 
 def test_notes_are_part_of_the_lead() -> None:
