@@ -184,6 +184,13 @@ def norm_after_step(engine: Any, *, overflow: bool) -> Any:
     return math.inf if overflow and norm is not None and math.isfinite(norm) else norm
 
 
+def takes_norm(engine: Any, *, always: bool) -> bool:
+    """Whether the norm of the complete gradient is taken in each step; `always` has us take a plain optimizer's."""
+    if kind_of(engine.optimizer) == "torch":
+        return bool(engine.gradient_clipping() > 0) or always
+    return bool(getattr(engine.optimizer, "compute_grad_norm", True))
+
+
 def drop_bf16_gradients(optimizer: Any) -> None:
     """What `BF16_Optimizer.step` does with gradients that are not finite; nothing for torch's own optimizers."""
     if kind_of(optimizer) == "BF16_Optimizer":

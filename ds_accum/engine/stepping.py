@@ -16,7 +16,7 @@ from deepspeed import comm
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
 from ds_accum.engine.guards.evenness import check_evenness
-from ds_accum.engine.guards.order import check_order, takes_norm
+from ds_accum.engine.guards.order import check_order
 from ds_accum.engine.guards.replicas import check_replicas
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.zeroing import check_gradients_are_left
@@ -42,6 +42,26 @@ def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
     if state.totals is None:
         state.totals = state.gathering.wait()
     return state.totals
+
+
+def checked_totals(engine: TokenWeightedEngine) -> WindowTotals:
+    """The same, once nothing speaks against applying them.
+
+    Raises CountError and UnevenMicroBatchesError on all ranks alike. What they go on with is gathered anew: a rank that
+    has caught up waits for the others, whose windows have not changed.
+    """
+    state, totals = engine._accumulation, totals_of(engine)
+    if state.checked is totals:
+        return totals  # `flush` asks before its step does
+    try:
+        _check_counts(engine, totals)
+        check_evenness(engine, totals)
+        _check_declared(engine, totals)
+    except AccumulationError:
+        state.gathering = state.totals = None
+        raise
+    state.checked = totals
+    return totals
 
 
 def late_factor(engine: TokenWeightedEngine) -> float:
@@ -92,13 +112,10 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             "a loss that engine.scale returned was never propagated back, but its tokens are in the window",
             remedy="call .backward() on it, or leave engine.scale out",
         )
-    totals = totals_of(engine)
-    _check_counts(engine, totals)
-    check_evenness(engine, totals)
+    totals = checked_totals(engine)
     check_loss_scale(engine)
     check_gradients_are_left(engine)
     check_replicas(engine)
-    _check_declared(engine, totals)
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
@@ -106,7 +123,9 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         assert state.skipping is not None
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
-            if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
+            # Where it clips, DeepSpeed calls this by itself.
+            plain, clips = private.kind_of(engine.optimizer) == "torch", engine.gradient_clipping() > 0
+            if plain and not clips and state.settings.report_norm == "always":
                 clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
@@ -172,11 +191,10 @@ def stop_coalescing(engine: TokenWeightedEngine) -> None:
 def flush(engine: TokenWeightedEngine) -> bool:
     """Applies the incomplete window now; returns whether there was one. Every rank has to call it."""
     state = engine._accumulation
-    totals = totals_of(engine)
-    if not totals.micro_batches:
+    if not totals_of(engine).micro_batches:
         state.gathering = state.totals = state.agreement = state.declared = None
         return False
-    check_evenness(engine, totals)
+    checked_totals(engine)
     if state.coalescing is None and private.manages_accumulation(engine):
         private.require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
@@ -266,10 +284,6 @@ def inside_step(state: EngineState) -> Iterator[None]:
         state.in_step = False
 
 
-def _clips(engine: TokenWeightedEngine) -> bool:
-    return bool(engine.gradient_clipping() > 0)
-
-
 def _learning_rate(engine: TokenWeightedEngine) -> float | None:
     groups = engine.optimizer.param_groups
     return float(groups[0]["lr"]) if groups and "lr" in groups[0] else None
@@ -295,8 +309,7 @@ def _report(
         min_rank=fewest,
         max_rank_tokens=None if most is None else tokens[most],
         max_rank=most,
-        # Counts that are known on some ranks or for some micro-batches alone make sums of unlike things.
-        loss=totals.loss_sum / weight if weight and not (totals.num_tokens is None and tokens) else None,
+        loss=totals.loss_sum / weight if weight and not totals.counts_are_mixed else None,
         grad_norm=norm,
         clip_coefficient=min(1.0, clipping / (norm + 1e-6)) if norm is not None and clipping > 0 else None,
         learning_rate=learning_rate,

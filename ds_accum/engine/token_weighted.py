@@ -145,14 +145,21 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         Every weight is then final at once: what optimizers need that use gradients before the step (Muon). What then
         comes is compared with it at the boundary. Every rank has to call it; the numbers travel during the forward.
 
-        Raises AccumulationError inside a window.
+        Raises AccumulationError inside a window, and for a window that is declared already.
         """
         state = self._accumulation
-        if state.window.is_open or state.agreement is not None or state.declared is not None:
+        if state.window.is_open or state.declared is not None:
+            number = len(state.window.micro_batches)
             raise AccumulationError(
-                f"begin_window came after {len(state.window.micro_batches)} micro-batches of the window",
+                f"begin_window came after {number} micro-batches of the window"
+                if number
+                else "begin_window was called twice before the first micro-batch of the window",
                 remedy="call it once, before the window's first forward",
             )
+        if state.agreement is not None:
+            # A forward has begun to agree on a constant that the declaration gives.
+            state.agreement.drop()
+            state.agreement = None
         state.declared = opening.sum_over_ranks(as_count(num_tokens, state.device), state.group)
 
     def flush(self) -> bool:

@@ -24,7 +24,7 @@ def _broken(function: str, happened: str, *, stages: tuple[int, ...] = EVERY_STA
         function=function,
         stages=stages,
         error="StepOrderError",
-        says=f"^step 2 went b (r |b )*{happened}, but a step goes ",
+        says=f"^step 2 went b (r |b )*{happened}, but a step of 2 micro-batches goes ",
         module="guards.broken_steps",
         clipping=matrix.ACTIVE,
         **more,
