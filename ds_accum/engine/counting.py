@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ds_accum.config.block import Counting
 from ds_accum.engine.first_loss import check_first_loss, logits_in
+from ds_accum.engine.losses import SeenLoss
 from ds_accum.errors import CountError
 
 __all__ = [
@@ -52,8 +53,13 @@ class PendingCount:
     positions: int | None = None
     """Labels in the batch, counted or not, which no count can exceed; None where it has none."""
 
-    loss: Tensor | None = field(default=None, repr=False)
+    loss: SeenLoss | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
+
+    @property
+    def is_unknown_mean(self) -> bool:
+        """Whether the loss is a mean over its micro-batch, of a number of tokens that nobody knows."""
+        return self.num_tokens is None and self.denominator is None
 
 
 class TokenCounter:
@@ -111,7 +117,7 @@ class TokenCounter:
         by_labels = self._counting.loss_mask is None and arguments.get("shift_labels") is None
         if by_labels and self._shift is not None and isinstance(labels, Tensor) and logits is not None:
             check_first_loss(
-                pending.loss,
+                pending.loss.value,
                 logits,
                 labels,
                 shift=self._shift,
@@ -267,7 +273,7 @@ _COUNTED_OTHERWISE = ("Musicgen", "ProphetNet", "XLMProphetNet")
 
 
 def denominator_of(
-    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
+    pending: PendingCount | None, loss: SeenLoss, count: Tensor, *, is_sum: bool, divided_already: bool
 ) -> Tensor:
     """What the sum of token losses was divided by to give the loss: a float64 scalar on the device.
 

@@ -32,7 +32,7 @@ from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.updating import check_update
 from ds_accum.engine.guards.zeroing import check_zeroing
-from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, on_gradient, zero_if_empty
+from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.state import EngineState
@@ -76,9 +76,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             # On its way while the forward computes.
             state.agreement = Agreement(pending.num_tokens, state.group)
         output = super().forward(*inputs, **kwargs)
-        pending.loss = loss_in(output)
-        if pending.loss is not None:
-            on_gradient(pending.loss, self._seed_bare_backward)
+        loss = loss_in(output)
+        if loss is not None:
+            pending.loss = SeenLoss(loss)
+            on_gradient(loss, self._seed_bare_backward)
         if not state.compared:
             state.compared = True
             state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
@@ -327,15 +328,20 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, loss: Tensor, num_tokens: int | Tensor | None, *, divided_already: bool = False) -> Tensor:
+    def _take_in(
+        self, loss: Tensor | SeenLoss, num_tokens: int | Tensor | None, *, divided_already: bool = False
+    ) -> Tensor:
         """Opens the window if need be and adds the loss to it; returns the loss's seed, a float64 scalar."""
         state = self._accumulation
         is_sum = state.settings.loss_reduction == "sum"
         pending = state.pending.only()
+        if isinstance(loss, Tensor):
+            of_forward = pending.loss if pending is not None else None
+            loss = of_forward if of_forward is not None and of_forward.tensor is loss else SeenLoss(loss)
         if num_tokens is not None:
             count = as_count(num_tokens, state.device)
             state.pending.check(num_tokens)
-        elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
+        elif not state.window.by_token and not is_sum and (pending is None or pending.is_unknown_mean):
             # A mean of means needs no counts; without them the report has none.
             count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
         else:
@@ -350,37 +356,42 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             MicroBatch(
                 num_tokens=count,
                 denominator=denominator,
-                loss=loss.detach().to(torch.float64).reshape(()),
+                loss=loss.value.to(torch.float64).reshape(()),
                 # A sum over no token is 0: one that is not finite is never harmless.
-                zero_if_empty=not is_sum and zero_if_empty(loss),
+                zero_if_empty=not is_sum and loss.zero_if_empty,
             )
         )
 
     def _take_in_bare(self) -> Tensor:
         """The seed of a `loss.backward()` that no call of the engine came before."""
         state = self._accumulation
-        pending = state.pending.only()
-        if pending is not None and pending.loss is None:
+        pending = state.pending.only() or state.pending.required()
+        if pending.loss is None:
             raise CountError(
                 "loss.backward() was called on a loss that is not in the model's output, so its count is not known",
                 remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
             )
-        if pending is None or pending.loss is None:
-            state.pending.required()
-            raise AssertionError("a count without its loss was taken")
-        if not private.backward_reaches(pending.loss):
+        # A loss that nobody holds any more is asked for afterwards: whether its seed has come to it.
+        if pending.loss.tensor is not None and not private.backward_reaches(pending.loss.tensor):
             raise _not_the_loss()
-        if pending.loss.dtype in (torch.float16, torch.bfloat16):
-            state.half.warn(pending.loss.dtype)
+        dtype = pending.loss.value.dtype
+        if dtype in (torch.float16, torch.bfloat16):
+            state.half.warn(dtype)
         return self._take_in(pending.loss, None)
 
     def _seed_bare_backward(self, gradient: Tensor) -> Tensor:
         """Runs on the loss of every forward in training, after DeepSpeed's own hook on it."""
-        seed = self._accumulation.bare_seed
-        if seed is None or self._running_engine_backward:
+        state = self._accumulation
+        if self._running_engine_backward or state.scaled:
             return gradient
-        self._accumulation.bare_seeded = True
-        return gradient * seed.to(gradient.dtype)
+        if state.bare_seed is None:
+            # DeepSpeed announces the first backward of a forward's output alone.
+            raise CountError(
+                "loss.backward() was called once more on the output of a forward whose backward has been, or was refused",
+                remedy="engine.backward(loss, num_tokens=n), or another forward",
+            )
+        state.bare_seeded = True
+        return gradient * state.bare_seed.to(gradient.dtype)
 
     def _gather_before_the_last_backward(self) -> None:
         """Sends the window's totals on their way where this backward is known to be the last."""
