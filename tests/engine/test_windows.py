@@ -45,6 +45,7 @@ def answers() -> Answers:
     for stage in (0, 1):
         for name, more in _MORE.items():
             add(f"error inside, {name}, ZeRO-{stage}", "error_inside_a_window", settings={"stage": stage}, more=more)
+    add("error at the step", "error_at_the_step", settings={"stage": 0})
     for name, arguments in (_NOTHING | _NOTHING_IN_ZERO).items():
         add(f"nothing, {name}", "nothing_on_rank_1", **arguments)
     for stage in (1, 2, 3):
@@ -90,6 +91,13 @@ def test_totals_from_before_an_error_are_not_those_of_the_step(stage: int, more:
         assert found["refused"].startswith("UnevenMicroBatchesError") and found["flushed"]
         assert found["moved"] == pytest.approx(sum(values) / len(values))
         assert found["report"] == [1, len(values) // 2, len(values), True]
+
+
+def test_totals_that_were_known_when_a_step_failed_are_not_those_of_the_next(answers: Answers) -> None:
+    for found in _each(answers, "error at the step"):
+        assert found["refused"].startswith("LossScaleMovedError")
+        assert found["told"].startswith("StepOrderError: step 1 went b r b r n u z")
+        assert found["report"] == [1, 2, 4, True]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from tiny import batch, moved, start, train
 
+from ds_accum.engine.deepspeed_private import scale_holder
+
 Arguments = dict[str, Any]
 
 
@@ -63,6 +65,18 @@ def error_inside_a_window(arguments: Arguments, rank: int, folder: Path) -> dict
         train(engine, [value])
     flushed = engine.flush()
     return said | {"flushed": flushed, **ending(engine)}
+
+
+def error_at_the_step(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """A flush that is refused, with its totals known by then, because the loss scale has moved; another one after more."""
+    fp16 = {"enabled": True, "initial_scale_power": 8}
+    engine = start("ours", accumulation=8, fp16=fp16, **arguments["settings"])
+    train(engine, [1.0])
+    scale_holder(engine.optimizer).cur_scale = 64.0
+    said = {"refused": raised(engine.flush)}
+    train(engine, [3.0])
+    # It is told that the one that was refused has reduced gradients already.
+    return said | {"told": raised(engine.flush), **ending(engine)}
 
 
 def flush_after_the_boundary(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
