@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ds_accum.engine.constant import Agreement, constant_near
 from ds_accum.engine.guards.resizing import note_size
+from ds_accum.engine.holding_back import hold_back
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
     state.window.open(_constant(engine, num_tokens), state.carrier.loss_scale())
     note_size(engine)
     if state.settings.reduction == "boundary":
-        start_coalescing(engine)
+        hold_back(engine)
 
 
 def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
@@ -64,19 +65,6 @@ def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
         return _scalar(state.next_constant, state.device)
     assert state.settings.initial_tokens is not None
     return _scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
-
-
-def start_coalescing(engine: TokenWeightedEngine) -> None:
-    """Holds back ZeRO-2/3's reductions until the boundary, in DeepSpeed's own context for it."""
-    from contextlib import ExitStack
-
-    state = engine._accumulation
-    if not engine.zero_optimization_partition_gradients():
-        return  # reduced at the boundary alone, as it is
-    if engine.inside_no_sync_ctxt:
-        return  # the caller coalesces by himself
-    state.coalescing = ExitStack()
-    state.coalescing.enter_context(engine.coalesce_grad_reduction())
 
 
 def sum_over_ranks(number: Tensor, group: Any) -> Tensor:

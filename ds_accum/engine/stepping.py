@@ -20,6 +20,7 @@ from ds_accum.engine.guards.order import check_order
 from ds_accum.engine.guards.replicas import check_replicas
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.zeroing import check_gradients_are_left
+from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.opening import expected_micro_batches
 from ds_accum.engine.publishing import publish
 from ds_accum.engine.report import SkipReason, StepReport
@@ -30,7 +31,7 @@ from ds_accum.errors import AccumulationError, CountError, EmptyWindowError, Mis
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "stop_coalescing", "taking_step"]
+__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "taking_step"]
 
 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
@@ -179,15 +180,6 @@ def clip_plain_gradients(engine: TokenWeightedEngine) -> None:
             state.skipping.enter_context(state.carrier.skipping())
 
 
-def stop_coalescing(engine: TokenWeightedEngine) -> None:
-    """Reduces what the window held back, all at once."""
-    state = engine._accumulation
-    coalescing, state.coalescing = state.coalescing, None
-    if coalescing is not None:
-        coalescing.close()
-        state.fingerprint = None  # the gradients have left the parameters
-
-
 def flush(engine: TokenWeightedEngine) -> bool:
     """Applies the incomplete window now; returns whether there was one. Every rank has to call it."""
     state = engine._accumulation
@@ -201,7 +193,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
     engine._is_gradient_accumulation_boundary = True
     try:
         if state.coalescing is not None:
-            stop_coalescing(engine)
+            reduce_held_back(engine)
             # DeepSpeed puts back what it was at the window's first micro-batch.
             engine._is_gradient_accumulation_boundary = True
         elif private.manages_accumulation(engine) and not state.reduced:

@@ -32,6 +32,7 @@ from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.updating import check_update
 from ds_accum.engine.guards.zeroing import check_zeroing
+from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
 from ds_accum.engine.report import StepReport
@@ -199,14 +200,22 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         return result
 
     def save_checkpoint(
-        self, save_dir: str, tag: Any = None, client_state: Any = None, save_latest: bool = True, **options: Any
+        self,
+        save_dir: str,
+        tag: Any = None,
+        client_state: Any = None,
+        save_latest: bool = True,
+        exclude_frozen_parameters: bool = False,
     ) -> Any:
         """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit.
 
         It becomes the latest checkpoint once every rank has written its part.
         """
         check_checkpointing(self, "save_checkpoint")
-        options["client_state"] = checkpointing.with_engine_state(self, client_state)
+        options = {
+            "client_state": checkpointing.with_engine_state(self, client_state),
+            "exclude_frozen_parameters": exclude_frozen_parameters,
+        }
         with watched(self, "save_checkpoint", limited=False):
             if not save_latest or private.marks_latest_later(self):
                 return super().save_checkpoint(save_dir, tag, save_latest=save_latest, **options)
@@ -216,12 +225,15 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             return saved
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
-        """As DeepSpeed's; a window that was open is given up."""
+        """As DeepSpeed's; a window that was open is given up, unless there is no checkpoint to load."""
         if self._accumulation.failure is None:
             check_checkpointing(self, "load_checkpoint")
-        checkpointing.give_up_window(self)
+        checkpointing.check_window_can_be_given_up(self)
         with watched(self, "load_checkpoint", limited=False):
             path, client_state = super().load_checkpoint(*arguments, **options)
+            if path is None:
+                return path, client_state
+            checkpointing.give_up_window(self)
         return path, checkpointing.take_engine_state(self, client_state)
 
     def zero_grad(self) -> None:
@@ -271,8 +283,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             private.start_of_backward(self)
         super()._backward_prologue()
 
-    def _backward_prologue_per_tensor(self, gradient: Tensor) -> Tensor:
-        return gradient  # no division by the accumulation steps: the seed has every factor
+    def _backward_prologue_per_tensor(self, grad: Tensor) -> Tensor:
+        return grad  # no division by the accumulation steps: the seed has every factor
 
     def _backward_epilogue(self) -> None:
         state = self._accumulation
@@ -288,7 +300,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         elif private.manages_accumulation(self):
             state.reduced = bool(self.is_gradient_accumulation_boundary())
         if state.coalescing is not None and self.is_gradient_accumulation_boundary():
-            stepping.stop_coalescing(self)
+            reduce_held_back(self)
 
     def allreduce_gradients(self, *arguments: Any, **options: Any) -> None:
         """As DeepSpeed's, noted."""
@@ -387,7 +399,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         if state.bare_seed is None:
             # DeepSpeed announces the first backward of a forward's output alone.
             raise CountError(
-                "loss.backward() was called once more on the output of a forward whose backward has been, or was refused",
+                "loss.backward() was called once more on an output whose backward has been, or was refused",
                 remedy="engine.backward(loss, num_tokens=n), or another forward",
             )
         state.bare_seeded = True

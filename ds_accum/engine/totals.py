@@ -3,10 +3,10 @@
     gathering = Gathering(record, group, micro_batches)   # started before the last backward, 64 bytes a rank
     totals = gathering.wait()                             # after it: the host reads the window's numbers, once
 
-Up to 1,024 ranks it is an all-gather, so that each rank's own part is known. Beyond that it is two all-reduces: one adds
-up tokens, losses, micro-batches and losses that are not finite (32 bytes a rank), one finds the extremes of what must be
-alike on all ranks or is asked for (72 bytes a rank). Every check is made from them as well; only which rank it was is
-not known, and `per_rank` is None.
+Up to 1,024 ranks it is an all-gather, so that each rank's own part is known. Beyond that it is two all-reduces: one
+adds up tokens, losses, micro-batches and losses that are not finite (32 bytes a rank), one finds the extremes of the
+rest and of the number of micro-batches (64 bytes a rank). Every check is made from them as well; only which rank it was
+is not known, and `per_rank` is None.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class WindowTotals:
     """Fewest counted tokens of a micro-batch that has any; infinite if none has."""
 
     smallest: float
-    """Fewest counted tokens of a micro-batch."""
+    """Fewest counted tokens of a micro-batch; infinite where none is known, and in a window without one."""
 
     largest: float
-    """Most counted tokens of a micro-batch."""
+    """Most counted tokens of a micro-batch; minus infinity where none is known, and in a window without one."""
 
     constant: float
     """D, as the rank with the largest has it."""
@@ -119,14 +119,15 @@ class WindowTotals:
             smallest_constant=-extremes[4],
             most_micro_batches=round(extremes[5]),
             fewest_micro_batches=-round(extremes[6]),
-            counts_are_mixed=bool(extremes[7] and extremes[8]),
+            # A count that is known is no infinity.
+            counts_are_mixed=bool(extremes[7]) and extremes[2] >= 0,
             per_rank=per_rank,
         )
 
     @property
     def is_even(self) -> bool:
         """Whether every micro-batch of every rank counts the same number of tokens."""
-        return self.smallest == self.largest
+        return self.num_tokens is not None and self.smallest == self.largest
 
     @property
     def weighting_skew(self) -> float | None:
@@ -176,22 +177,21 @@ class Gathering:
 
 
 def extremes_of(records: Tensor) -> Tensor:
-    """What the maximum over all ranks is taken of, for records [..., 8]: [..., 9] on their device.
+    """What the maximum over all ranks is taken of, for records [..., 8]: [..., 8] on their device.
 
-    Smallest values have the other sign. A rank without a micro-batch has a say in the number of micro-batches alone, and
-    counts that are not known are no extremes.
+    Smallest values have the other sign. A rank without a micro-batch has a say in the number of micro-batches alone,
+    and counts that are not known are no extremes.
     """
     tokens, _, micro_batches, _, smallest_filled, smallest, largest, constant = records.unbind(-1)
     has_any, is_unknown = micro_batches > 0, tokens.isnan()
     values = (
         -smallest_filled,
         -smallest,
-        largest,
+        torch.where(has_any, largest, -torch.inf),
         constant,
         torch.where(has_any, -constant, -torch.inf),
         micro_batches,
         -micro_batches,
-        (has_any & ~is_unknown).to(records.dtype),
         is_unknown.to(records.dtype),
     )
     return torch.stack(values, dim=-1).nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)

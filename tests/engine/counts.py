@@ -40,7 +40,9 @@ class SumOfValues(MeanOfValues):
 
 def sum_over_nothing(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     """Sums: on rank 1, the second micro-batch counts nothing, and its sum is a number or, with infinity, none."""
-    engine = start("ours", model=SumOfValues(), accumulation=2, block={**BLOCK, "loss_reduction": "sum"}, **arguments["settings"])
+    engine = start(
+        "ours", model=SumOfValues(), accumulation=2, block={**BLOCK, "loss_reduction": "sum"}, **arguments["settings"]
+    )
     made = [batch([1.0, 3.0]), batch([5.0])]
     if rank == 1:
         made[1] = {"values": torch.tensor([float(arguments["ignored"])]), "labels": torch.tensor([-100])}

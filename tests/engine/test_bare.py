@@ -19,7 +19,11 @@ Answers = Mapping[str, Answer]
 @pytest.fixture(scope="module")
 def answers() -> Answers:
     jobs = [
-        Job(name=f"{how}, ZeRO-{stage}", function="bare:backward_of", arguments={"settings": {"stage": stage}, "how": how})
+        Job(
+            name=f"{how}, ZeRO-{stage}",
+            function="bare:backward_of",
+            arguments={"settings": {"stage": stage}, "how": how},
+        )
         for stage in STAGES
         for how in (*_RIGHT, *_WRONG, "twice")
     ]
@@ -61,7 +65,7 @@ def test_a_second_bare_backward_of_an_output_is_refused_because_deepspeed_announ
     stage: int, how: str, answers: Answers
 ) -> None:
     for found in _each(answers, f"{how}, ZeRO-{stage}"):
-        assert found["again"].startswith("CountError: loss.backward() was called once more on the output of a forward")
+        assert found["again"].startswith("CountError: loss.backward() was called once more on an output")
         assert (found["moved"], found["tokens"]) == (pytest.approx(4.0), 4)
 
 

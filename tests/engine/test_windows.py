@@ -158,7 +158,9 @@ def test_a_scaled_loss_that_another_micro_batch_follows_is_missed_among_the_back
     stage: int, answers: Answers
 ) -> None:
     for found in _each(answers, f"scaled, 2, ZeRO-{stage}"):
-        assert found["raised"].startswith("StepOrderError: step 1 went b r n ") and "a step of 2 micro-" in found["raised"]
+        assert (
+            found["raised"].startswith("StepOrderError: step 1 went b r n ") and "a step of 2 micro-" in found["raised"]
+        )
 
 
 @pytest.mark.parametrize("how", _WARM_UPS)

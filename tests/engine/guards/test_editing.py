@@ -53,11 +53,29 @@ MISUSES = (
         let_pass=(0,),
         block={"check": "thorough"},
     ),
+    # Held back to the boundary, gradients are on the parameters of ZeRO-2 and 3, too.
+    *(
+        Injection(
+            function=function,
+            stages=(2, 3),
+            error="GradientEditedError",
+            says=SAYS.format(parameter),
+            block={"reduction": "boundary", **block},
+        )
+        for function, parameter, block in (
+            ("scale_gradients_between", "positions", {}),
+            ("replace_a_gradient_between", "head.weight", {}),
+            ("drop_a_gradient_between", "head.weight", {}),
+            ("zero_through_the_module_between", "positions", {}),
+            ("write_to_data_between", "head.weight", {"check": "thorough"}),
+        )
+    ),
 )
 TWINS = (
     # What is documented as not seen: `.data` has a version counter of its own.
     Injection(function="write_to_data_between", stages=(0, 1)),
     Injection(function="keep_the_replicas", stages=(0, 1), block={"check": "thorough"}),
+    Injection(function="keep_the_replicas", stages=(2, 3), block={"check": "thorough", "reduction": "boundary"}),
 )
 NOTHING_TO_EDIT = (Injection(function="leave_no_gradient_between", stages=(2, 3)),)
 JOBS = jobs_of(*MISUSES, *TWINS, *NOTHING_TO_EDIT)
