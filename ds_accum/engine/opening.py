@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from deepspeed import comm
 from torch import Tensor
 
 from ds_accum.engine.constant import Agreement, constant_near
 from ds_accum.engine.guards.resizing import note_size
 from ds_accum.engine.holding_back import hold_back
+from ds_accum.engine.scalars import scalar
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
@@ -55,16 +55,16 @@ def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
 def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
     state, micro_batches = engine._accumulation, expected_micro_batches(engine)
     if not state.window.by_token:
-        return _scalar(micro_batches, state.device)
+        return scalar(micro_batches, state.device)
     if state.declared is not None:
         return state.declared.clamp(min=1.0) / state.divisor
     if needs_agreement(engine):
         agreement = state.agreement or Agreement(num_tokens, state.group)
         return agreement.constant(micro_batches=micro_batches)
     if state.next_constant is not None:
-        return _scalar(state.next_constant, state.device)
+        return scalar(state.next_constant, state.device)
     assert state.settings.initial_tokens is not None
-    return _scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
+    return scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
 
 
 def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
@@ -72,7 +72,3 @@ def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
     total = number.clone()
     comm.all_reduce(total, group=group)
     return total
-
-
-def _scalar(number: float, device: torch.device) -> Tensor:
-    return torch.full((), number, dtype=torch.float64, device=device)

@@ -23,6 +23,7 @@ from ds_accum.engine.guards.zeroing import check_gradients_are_left
 from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.opening import expected_micro_batches
 from ds_accum.engine.publishing import publish
+from ds_accum.engine.refused_calls import require_window_can_be_finished
 from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering, WindowTotals
@@ -188,7 +189,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
         return False
     checked_totals(engine)
     if state.coalescing is None and private.manages_accumulation(engine):
-        private.require_window_can_be_finished(engine)
+        require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:

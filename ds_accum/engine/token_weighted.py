@@ -10,6 +10,7 @@ and sees to it that a number is in the right place by then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,9 @@ from ds_accum.engine.guards.zeroing import check_zeroing
 from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
+from ds_accum.engine.refused_calls import require_no_sync_works, require_torch_style_backward
 from ds_accum.engine.report import StepReport
+from ds_accum.engine.scalars import scalar
 from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering
 from ds_accum.engine.window import MicroBatch
@@ -131,7 +134,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
         Arguments and errors are those of `backward`. ZeRO 0 has no such backward.
         """
-        private.require_torch_style_backward(self)
+        require_torch_style_backward(self)
         full = in_float32(loss, self._accumulation.half)
         super().scale(full)  # its checks, and its mark that a backward is expected
         self._check_before_backward()
@@ -167,8 +170,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     def flush(self) -> bool:
         """Applies the incomplete last window now, exactly; the next window is whole again. Every rank has to call it.
 
-        Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
-        micro-batches.
+        Returns whether there was anything to apply. Raises UnevenMicroBatchesError, on all ranks, where they have
+        different numbers of micro-batches, and AccumulationError where this DeepSpeed release can't apply a part.
         """
         check_size(self)
         with watched(self, "flush"):
@@ -177,13 +180,14 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """As DeepSpeed's; refused where its reduction would fail inside."""
-        private.require_no_sync_works(self)
+        require_no_sync_works(self)
         with super().no_sync():
             yield
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
-        check_size(self)
+        if self.is_gradient_accumulation_boundary():
+            check_size(self)  # before it communicates, as each forward does
         check_boundary_is_met(self)
         with watched(self, "step"):
             return self._step(*arguments, **options)
@@ -272,7 +276,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
-                private.require_torch_style_backward(self)
+                require_torch_style_backward(self)
                 self._check_before_backward()
                 with watched(self, "backward"):
                     state.bare_seed = self._take_in_bare()
@@ -355,7 +359,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.pending.check(num_tokens)
         elif not state.window.by_token and not is_sum and (pending is None or pending.is_unknown_mean):
             # A mean of means needs no counts; without them the report has none.
-            count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
+            count = scalar(math.nan, state.device)
         else:
             pending = state.pending.required()
             assert pending.num_tokens is not None
@@ -413,7 +417,6 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
 
     def _check_before_backward(self) -> None:
-        check_size(self)
         check_backward_is_before_the_boundary(self)
         check_loss_scale(self)
         check_gradients(self, "the next backward")

@@ -13,7 +13,7 @@ from tiny import config_of, parameters, sgd
 from torch import Tensor, nn
 
 Arguments = dict[str, Any]
-ONE, TWO, NONE = [1], [2, 3], [-100]
+ONE, OTHER, NONE = [1], [3], [-100]
 
 
 class _GradientTimes(torch.autograd.Function):
@@ -60,7 +60,7 @@ def _as_ever(_: int) -> dict[str, Any]:
 
 def _another(_: int) -> dict[str, Any]:
     """The first of two: a window of one micro-batch is no window of two of the same."""
-    return {"labels": TWO}
+    return {"labels": OTHER}
 
 
 NAN, INFINITY = float("nan"), float("inf")
