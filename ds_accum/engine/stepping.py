@@ -6,11 +6,11 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
@@ -146,7 +146,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             state.late_error = error
     state.report = _report(engine, totals, reason, learning_rate)
     state.misuses.clear()
-    publish(engine, state.report)
+    publish(engine)
     state.next_constant = (
         constant_after(
             totals,
@@ -284,16 +284,19 @@ def _learning_rate(engine: TokenWeightedEngine) -> float | None:
 
 def _report(
     engine: TokenWeightedEngine, totals: WindowTotals, reason: SkipReason | None, learning_rate: float | None
-) -> StepReport:
+) -> Callable[[], StepReport]:
+    """What makes the report. The norm stays on its device until then: to read it is to wait for the update."""
     state = engine._accumulation
-    norm = None if state.skip_reason in ("non-finite loss", "no counted token") else _norm(engine)
-    clipping = float(engine.gradient_clipping())
+    norm = None if state.skip_reason in ("non-finite loss", "no counted token") else engine.get_global_grad_norm()
     weight = totals.micro_batches if totals.num_tokens is None else totals.tokens
     tokens = {rank: own.num_tokens for rank, own in enumerate(totals.per_rank or ()) if own.num_tokens is not None}
     fewest, most = (
         (min(tokens, key=tokens.__getitem__), max(tokens, key=tokens.__getitem__)) if tokens else (None, None)
     )
-    return StepReport(
+    return partial(
+        StepReport.measured,
+        norm,
+        float(engine.gradient_clipping()),
         step=engine.global_steps,
         micro_batches=len(state.window.micro_batches),
         ranks=comm.get_world_size(state.group),
@@ -303,8 +306,6 @@ def _report(
         max_rank_tokens=None if most is None else tokens[most],
         max_rank=most,
         loss=totals.loss_sum / weight if weight and not totals.counts_are_mixed else None,
-        grad_norm=norm,
-        clip_coefficient=min(1.0, clipping / (norm + 1e-6)) if norm is not None and clipping > 0 else None,
         learning_rate=learning_rate,
         loss_scale=state.window.loss_scale,
         applied=reason is None,
@@ -314,8 +315,3 @@ def _report(
         events=state.events.counts(),
         seconds=time.perf_counter() - state.finished,
     )
-
-
-def _norm(engine: TokenWeightedEngine) -> float | None:
-    norm = engine.get_global_grad_norm()
-    return None if norm is None else float(norm.item() if isinstance(norm, torch.Tensor) else norm)

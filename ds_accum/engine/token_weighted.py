@@ -59,8 +59,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     @property
     def last_step(self) -> StepReport | None:
-        """What the last optimizer step did; None before the first."""
-        return self._accumulation.report
+        """What the last optimizer step did; None before the first. On an accelerator it is waited for."""
+        state = self._accumulation
+        if callable(state.report):
+            state.report = state.report()
+        return state.report
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""

@@ -45,6 +45,10 @@ def answers() -> Answers:
     for stage in (0, 1):
         for name, more in _MORE.items():
             add(f"error inside, {name}, ZeRO-{stage}", "error_inside_a_window", settings={"stage": stage}, more=more)
+        for log in (False, True):
+            block = {"counting": {"shift": False}, **({"log": "steps.jsonl"} if log else {})}
+            settings = {"stage": stage, "clipping": 100.0, "block": block}
+            add(f"report, {log}, ZeRO-{stage}", "report_that_nobody_asks_for", settings=settings)
     add("error at the step", "error_at_the_step", settings={"stage": 0})
     for name, arguments in (_NOTHING | _NOTHING_IN_ZERO).items():
         add(f"nothing, {name}", "nothing_on_rank_1", **arguments)
@@ -171,3 +175,12 @@ def test_a_window_can_be_declared_after_any_forward_that_is_not_propagated_back(
     for found in _each(answers, f"warmed up by {how}, ZeRO-{stage}"):
         assert found["raised"] == "nothing"
         assert found["moved"] == pytest.approx((50.0 + 10.0) / 2) and found["report"] == [1, 2, 4, True]
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["", "log"])
+@pytest.mark.parametrize("stage", [0, 1])
+def test_the_norm_of_a_report_that_nobody_asks_for_is_not_read(stage: int, log: bool, answers: Answers) -> None:
+    for rank, found in enumerate(_each(answers, f"report, {log}, ZeRO-{stage}")):
+        assert found["norm"] == pytest.approx(6.0) and found["same"]
+        # One for each line of the log, which rank 0 writes.
+        assert found["reads"] == ([2, 2, 2] if log and rank == 0 else [0, 1, 1])

@@ -11,6 +11,7 @@ import torch
 from tiny import batch, moved, start, train
 
 from ds_accum.engine.deepspeed_private import scale_holder
+from ds_accum.engine.report import StepReport
 
 Arguments = dict[str, Any]
 
@@ -157,3 +158,26 @@ def warmed_up(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
         engine.step()
     train(engine, [10.0])
     return said | ending(engine)
+
+
+def report_that_nobody_asks_for(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """How often the norm is read for the report: after two steps, when it is asked for, and asked for again."""
+    engine = start("ours", **arguments["settings"])
+    read: list[Any] = []
+    measured = StepReport.measured.__func__  # type: ignore[attr-defined]
+
+    def noting(cls: Any, norm: Any, *others: Any, **numbers: Any) -> Any:
+        read.append(norm)
+        return measured(cls, norm, *others, **numbers)
+
+    StepReport.measured = classmethod(noting)  # type: ignore[assignment, method-assign]
+    reads = []
+    for _ in range(2):
+        backward(engine, 3.0)
+        engine.step()
+    reads.append(len(read))
+    reports = [engine.last_step]
+    reads.append(len(read))
+    reports.append(engine.last_step)
+    reads.append(len(read))
+    return {"reads": reads, "norm": reports[0].grad_norm, "same": reports[0] is reports[1]}
