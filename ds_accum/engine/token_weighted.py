@@ -189,7 +189,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
-        if self.is_gradient_accumulation_boundary():
+        if not private.manages_accumulation(self) or self.is_gradient_accumulation_boundary():
             check_size(self)  # before it communicates, as each forward does
         check_boundary_is_met(self)
         with watched(self, "step"):

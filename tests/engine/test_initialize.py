@@ -115,7 +115,8 @@ def test_an_engine_that_only_deepspeed_can_tell_of_is_refused(what: str, answers
     answers[what].value()
     for said in answers[what].values:
         assert said.startswith(_AFTER_BUILDING[what][0])
-        assert re.search("; (pass|use) ", said), said
+        # It is asked of the wrapper alone, without `initialize`, which has the remedy in the text.
+        assert what == "unknown wrapper" or re.search("; (pass|use) ", said), said
 
 
 # --- before anything is built -----------------------------------------------------------------------------------------
