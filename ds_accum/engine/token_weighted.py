@@ -10,9 +10,9 @@ and sees to it that a number is in the right place by then.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
-from ds_accum.engine.counting import as_count, denominator_of
+from ds_accum.engine.counting import as_count
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
@@ -38,11 +38,10 @@ from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in
 from ds_accum.engine.overriding import overriding
 from ds_accum.engine.refused_calls import require_no_sync_works, require_torch_style_backward
 from ds_accum.engine.report import StepReport
-from ds_accum.engine.scalars import scalar
 from ds_accum.engine.state import EngineState
+from ds_accum.engine.taking_in import not_the_loss, seed_bare_backward, take_in, take_in_bare
 from ds_accum.engine.totals import Gathering
-from ds_accum.engine.window import MicroBatch
-from ds_accum.errors import AccumulationError, CountError
+from ds_accum.errors import AccumulationError
 
 __all__ = ["TokenWeightedEngine"]
 
@@ -86,7 +85,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         loss = loss_in(output)
         if loss is not None:
             pending.loss = SeenLoss(loss)
-            on_gradient(loss, self._seed_bare_backward)
+            on_gradient(loss, partial(seed_bare_backward, self))
         if not state.compared:
             state.compared = True
             state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
@@ -119,7 +118,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
             return stock
         self._check_before_backward()
-        seed = self._take_in(loss, num_tokens, divided_already=not scale_wrt_gas)
+        seed = take_in(self, loss, num_tokens, divided_already=not scale_wrt_gas)
         full = in_float32(loss, self._accumulation.half)
         self._gather_before_the_last_backward()
         private.start_of_backward(self)
@@ -142,7 +141,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super().scale(full)  # its checks, and its mark that a backward is expected
         self._check_before_backward()
         with watched(self, "backward"):
-            seed = self._take_in(loss, num_tokens)
+            seed = take_in(self, loss, num_tokens)
         self._gather_before_the_last_backward()
         self._accumulation.scaled = True
         return full * seed.to(full.dtype)
@@ -282,7 +281,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 require_torch_style_backward(self)
                 self._check_before_backward()
                 with watched(self, "backward"):
-                    state.bare_seed = self._take_in_bare()
+                    state.bare_seed = take_in_bare(self)
                 self._gather_before_the_last_backward()
             begin_bare_backward(self)
             # The seed has the loss scale in it.
@@ -299,7 +298,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super()._backward_epilogue()
         end_bare_backward(self)
         if state.bare_seed is not None and not state.bare_seeded:
-            state.failure = _not_the_loss()
+            state.failure = not_the_loss()
         state.scaled, state.bare_seed, state.bare_seeded = False, None, False
         state.fingerprint = fingerprint(self)
         if self.inside_no_sync_ctxt and state.coalescing is None:
@@ -347,71 +346,6 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _take_in(
-        self, loss: Tensor | SeenLoss, num_tokens: int | Tensor | None, *, divided_already: bool = False
-    ) -> Tensor:
-        """Opens the window if need be and adds the loss to it; returns the loss's seed, a float64 scalar."""
-        state = self._accumulation
-        is_sum = state.settings.loss_reduction == "sum"
-        pending = state.pending.only()
-        if isinstance(loss, Tensor):
-            of_forward = pending.loss if pending is not None else None
-            loss = of_forward if of_forward is not None and of_forward.tensor is loss else SeenLoss(loss)
-        if num_tokens is not None:
-            count = as_count(num_tokens, state.device)
-            state.pending.check(num_tokens)
-        elif not state.window.by_token and not is_sum and (pending is None or pending.is_unknown_mean):
-            # A mean of means needs no counts; without them the report has none.
-            count = scalar(math.nan, state.device)
-        else:
-            pending = state.pending.required()
-            assert pending.num_tokens is not None
-            count = pending.num_tokens
-        denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
-        if not state.window.is_open:
-            opening.open_window(self, count)
-        state.pending.clear()
-        return state.window.add(
-            MicroBatch(
-                num_tokens=count,
-                denominator=denominator,
-                loss=loss.value.to(torch.float64).reshape(()),
-                # A sum over no token is 0: one that is not finite is never harmless.
-                zero_if_empty=not is_sum and loss.zero_if_empty,
-            )
-        )
-
-    def _take_in_bare(self) -> Tensor:
-        """The seed of a `loss.backward()` that no call of the engine came before."""
-        state = self._accumulation
-        pending = state.pending.only() or state.pending.required()
-        if pending.loss is None:
-            raise CountError(
-                "loss.backward() was called on a loss that is not in the model's output, so its count is not known",
-                remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
-            )
-        # A loss that nobody holds any more is asked for afterwards: whether its seed has come to it.
-        if pending.loss.tensor is not None and not private.backward_reaches(pending.loss.tensor):
-            raise _not_the_loss()
-        dtype = pending.loss.value.dtype
-        if dtype in (torch.float16, torch.bfloat16):
-            state.half.warn(dtype)
-        return self._take_in(pending.loss, None)
-
-    def _seed_bare_backward(self, gradient: Tensor) -> Tensor:
-        """Runs on the loss of every forward in training, after DeepSpeed's own hook on it."""
-        state = self._accumulation
-        if self._running_engine_backward or state.scaled:
-            return gradient
-        if state.bare_seed is None:
-            # DeepSpeed announces the first backward of a forward's output alone.
-            raise CountError(
-                "loss.backward() was called once more on an output whose backward has been, or was refused",
-                remedy="engine.backward(loss, num_tokens=n), or another forward",
-            )
-        state.bare_seeded = True
-        return gradient * state.bare_seed.to(gradient.dtype)
-
     def _gather_before_the_last_backward(self) -> None:
         """Sends the window's totals on their way where this backward is known to be the last."""
         state = self._accumulation
@@ -444,10 +378,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
-
-
-def _not_the_loss() -> CountError:
-    return CountError(
-        "loss.backward() was called on something else than the loss in the model's output",
-        remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
-    )

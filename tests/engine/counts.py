@@ -10,7 +10,7 @@ from tiny import MeanOfValues, batch, moved, start
 from torch import Tensor
 from windows import ending, raised
 
-from ds_accum.engine import token_weighted
+from ds_accum.engine import taking_in
 
 Arguments = dict[str, Any]
 BLOCK = {"counting": {"shift": False}}
@@ -22,7 +22,7 @@ def counts_on_a_device(arguments: Arguments, rank: int, folder: Path) -> dict[st
     def not_looked_at(number: float, device: torch.device) -> Tensor:
         return torch.full((), float(number), dtype=torch.float64, device=device)
 
-    token_weighted.as_count = not_looked_at  # type: ignore[attr-defined]
+    taking_in.as_count = not_looked_at  # type: ignore[attr-defined]
     engine = start("ours", accumulation=2, **arguments["settings"])
     for count in arguments["counts"][rank]:
         engine.backward(engine(**batch([4.0, 4.0])), num_tokens=float(count))
