@@ -13,6 +13,7 @@
     └── FixError                      a fix of ours that is wrong, found out before anything was written
 
 The message is one sentence of fact with its numbers, in lower case, without a full stop; `remedy` says what to do.
+Where an error ends in a traceback, on some rank of a job, its text says both; the command line prints them apart.
 Subclass one of these where a new situation can be handled on its own; add it to the tree above.
 """
 
@@ -43,13 +44,24 @@ __all__ = [
 
 
 class DSAccumError(Exception):
-    """The root of the tree. `str(error)` is the fact, `error.remedy` what to do about it, or None."""
+    """The root of the tree. `error.message` is the fact, `error.remedy` what to do about it, or None."""
 
     remedy: str | None
+
+    shows_remedy: bool = False
+    """Whether `str(error)` says both; else it is the message alone."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)
         self.remedy = remedy
+
+    @property
+    def message(self) -> str:
+        """The fact alone."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return self.message if self.remedy is None or not self.shows_remedy else f"{self.message}; {self.remedy}"
 
 
 class ConfigError(DSAccumError, ValueError):
@@ -104,14 +116,9 @@ class UsageError(DSAccumError, ValueError):
 
 
 class AccumulationError(DSAccumError, RuntimeError):
-    """Going on would give another gradient than the training loop asks for.
+    """Going on would give another gradient than the training loop asks for. It ends in a traceback on some rank."""
 
-    Unlike the other errors it shows its remedy by itself: it ends in a traceback on some rank, not in a report.
-    """
-
-    def __str__(self) -> str:
-        fact = super().__str__()
-        return fact if self.remedy is None else f"{fact}; {self.remedy}"
+    shows_remedy = True
 
 
 class CountError(AccumulationError, ValueError):

@@ -10,7 +10,7 @@ import pytest
 
 from ds_accum import errors
 from ds_accum.batch import BatchLedger, ParallelLayout
-from ds_accum.errors import BatchError, ConfigError, DSAccumError, LayoutError, UsageError
+from ds_accum.errors import AccumulationError, BatchError, ConfigError, DSAccumError, LayoutError, UsageError
 
 EVERY_CLASS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, DSAccumError)]
 
@@ -60,6 +60,16 @@ def test_the_message_is_the_text_and_the_remedy_stands_beside_it(cls: type[DSAcc
     assert str(cls("the fact")) == "the fact"
     assert cls("the fact").remedy is None
     assert cls("the fact", remedy="what to do").remedy == "what to do"
+
+
+@pytest.mark.parametrize("cls", EVERY_CLASS)
+def test_the_remedy_is_in_the_text_of_what_ends_in_a_traceback_and_beside_it_elsewhere(cls: type[DSAccumError]) -> None:
+    error = cls("the fact", remedy="what to do")
+    assert error.message == "the fact"
+    assert str(error) == ("the fact; what to do" if issubclass(cls, AccumulationError) else "the fact")
+    error.shows_remedy = True
+    assert (str(error), error.message) == ("the fact; what to do", "the fact")
+    assert str(pickle.loads(pickle.dumps(error))) == "the fact; what to do"
 
 
 @pytest.mark.parametrize("clone", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])

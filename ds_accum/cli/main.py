@@ -110,7 +110,7 @@ def _exit_code_of(run: Callable[[], Any]) -> int:
     except click.Abort:
         return INTERRUPTED
     except DSAccumError as error:
-        print_error(str(error), help_=error.remedy)
+        print_error(error.message, help_=error.remedy)
         return FAILED
     except OSError as error:  # a full disk, for instance
         reason = error.strerror or str(error)

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.holding_back import drop_held_back
 from ds_accum.engine.stepping import inside_step
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["give_up_window", "mark_latest", "take_engine_state", "with_engine_state"]
+__all__ = [
+    "check_window_can_be_given_up",
+    "give_up_window",
+    "mark_latest",
+    "take_engine_state",
+    "with_engine_state",
+]
 
 _KEY = "ds_accum"
 
@@ -29,23 +36,24 @@ def with_engine_state(engine: TokenWeightedEngine, client_state: Mapping[str, An
     return {**(client_state or {}), _KEY: {"next_constant": engine._accumulation.next_constant}}
 
 
+def check_window_can_be_given_up(engine: TokenWeightedEngine) -> None:
+    """Raises AccumulationError after a backward that failed under ZeRO-2 and 3."""
+    failure = engine._accumulation.failure
+    if failure is not None and engine.zero_optimization_partition_gradients():
+        raise AccumulationError(
+            f"a backward ended with {type(failure).__name__}, and ZeRO-{engine.zero_optimization_stage()} has no way "
+            "back from the reductions that it had begun",
+            remedy="load the checkpoint in a new process",
+        ) from failure
+
+
 def give_up_window(engine: TokenWeightedEngine) -> None:
     """Drops the gradients of a window that is open, and begins a new one. Every rank has to call it.
 
     DeepSpeed keeps them, and its place between two boundaries, when a checkpoint is loaded.
-
-    Raises AccumulationError after a backward that failed under ZeRO-2 and 3.
     """
     state = engine._accumulation
-    if state.failure is not None and engine.zero_optimization_partition_gradients():
-        raise AccumulationError(
-            f"a backward ended with {type(state.failure).__name__}, and ZeRO-{engine.zero_optimization_stage()} has no "
-            "way back from the reductions that it had begun",
-            remedy="load the checkpoint in a new process",
-        ) from state.failure
-    if state.coalescing is not None:
-        state.coalescing.close()
-        state.coalescing = None
+    drop_held_back(engine)
     is_open = state.window.is_open or state.failure is not None
     state.start_window()
     if is_open:

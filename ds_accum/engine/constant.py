@@ -53,6 +53,10 @@ class Agreement:
         counts, self._work = gather(num_tokens.reshape(1), group)
         self._counts = counts.view(-1)
 
+    def drop(self) -> None:
+        """Ends the exchange without an answer; every rank has to."""
+        self._work.wait()
+
     def constant(self, *, micro_batches: float) -> Tensor:
         """D for windows of so many micro-batches, as in `constant_after`: a float64 scalar on the device."""
         self._work.wait()

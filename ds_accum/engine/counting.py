@@ -20,6 +20,9 @@ from torch import Tensor, nn
 
 from ds_accum.config.block import Counting
 from ds_accum.engine.first_loss import check_first_loss, logits_in
+from ds_accum.engine.hugging_face import model_shifts_labels
+from ds_accum.engine.losses import SeenLoss
+from ds_accum.engine.scalars import scalar
 from ds_accum.errors import CountError
 
 __all__ = [
@@ -29,7 +32,6 @@ __all__ = [
     "UserCounter",
     "as_count",
     "denominator_of",
-    "model_shifts_labels",
 ]
 
 UserCounter = Callable[..., "int | Tensor"]
@@ -52,8 +54,13 @@ class PendingCount:
     positions: int | None = None
     """Labels in the batch, counted or not, which no count can exceed; None where it has none."""
 
-    loss: Tensor | None = field(default=None, repr=False)
+    loss: SeenLoss | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
+
+    @property
+    def is_unknown_mean(self) -> bool:
+        """Whether the loss is a mean over its micro-batch, of a number of tokens that nobody knows."""
+        return self.num_tokens is None and self.denominator is None
 
 
 class TokenCounter:
@@ -111,7 +118,7 @@ class TokenCounter:
         by_labels = self._counting.loss_mask is None and arguments.get("shift_labels") is None
         if by_labels and self._shift is not None and isinstance(labels, Tensor) and logits is not None:
             check_first_loss(
-                pending.loss,
+                pending.loss.value,
                 logits,
                 labels,
                 shift=self._shift,
@@ -241,33 +248,11 @@ def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
         )
     if not 0 <= number < float("inf"):
         raise CountError(f"num_tokens is {number}", remedy="pass how many tokens the loss counts, 0 or more")
-    return torch.full((), float(number), dtype=torch.float64, device=device)
-
-
-# Causal by name, but the loss is taken over the labels as they are (transformers 5.24, the `forward` of each).
-_UNSHIFTED = (
-    "BartForCausalLM",
-    "BigBirdPegasusForCausalLM",
-    "BlenderbotForCausalLM",
-    "BlenderbotSmallForCausalLM",
-    "CpmAntForCausalLM",
-    "MBartForCausalLM",
-    "MarianForCausalLM",
-    "MvpForCausalLM",
-    "PLBartForCausalLM",
-    "PegasusForCausalLM",
-    "TrOCRForCausalLM",
-    "WhisperForCausalLM",
-    "FlaubertWithLMHeadModel",
-    "XLMWithLMHeadModel",
-    "XLNetLMHeadModel",
-)
-# These ignore other labels than ignore_index, or predict several tokens from each position.
-_COUNTED_OTHERWISE = ("Musicgen", "ProphetNet", "XLMProphetNet")
+    return scalar(number, device)
 
 
 def denominator_of(
-    pending: PendingCount | None, loss: Tensor, count: Tensor, *, is_sum: bool, divided_already: bool
+    pending: PendingCount | None, loss: SeenLoss, count: Tensor, *, is_sum: bool, divided_already: bool
 ) -> Tensor:
     """What the sum of token losses was divided by to give the loss: a float64 scalar on the device.
 
@@ -291,30 +276,6 @@ def denominator_of(
             remedy='pass the mean without scale_wrt_gas=False, or a sum with "loss_reduction": "sum"',
         )
     return count
-
-
-def model_shifts_labels(module: nn.Module) -> bool | None:
-    """Whether a Hugging Face model's own loss drops the first label of each sequence; None for any other model.
-
-    Causal models do (`ForCausalLMLoss`, transformers/loss/loss_utils.py), but for those listed above; encoder-decoder
-    and masked models don't.
-    """
-    config = getattr(module, "config", None)
-    if config is None or not hasattr(config, "model_type"):
-        return None
-    # What PEFT wraps, as it knows it itself.
-    unwrap = getattr(module, "get_base_model", None)
-    models = (module, unwrap()) if callable(unwrap) else (module,)
-    names = [type(model).__name__ for model in models]
-    if any(name.startswith(_COUNTED_OTHERWISE) for name in names):
-        return None
-    if getattr(config, "is_encoder_decoder", False) or any(name in _UNSHIFTED for name in names):
-        return False
-    if any("ForCausalLM" in name or name.endswith("LMHeadModel") for name in names):
-        return True
-    if any(part in name for name in names for part in ("ForMaskedLM", "ForTokenClassification")):
-        return False
-    return None
 
 
 def _number_of(counted: Tensor, device: torch.device) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from ds_accum.engine.overriding import overriding
-from ds_accum.errors import AccumulationError, ConfigError
+from ds_accum.errors import ConfigError
 
 OptimizerKind = Literal[
     "BF16_Optimizer",
@@ -184,6 +184,13 @@ def norm_after_step(engine: Any, *, overflow: bool) -> Any:
     return math.inf if overflow and norm is not None and math.isfinite(norm) else norm
 
 
+def takes_norm(engine: Any, *, always: bool) -> bool:
+    """Whether the norm of the complete gradient is taken in each step; `always` has us take a plain optimizer's."""
+    if kind_of(engine.optimizer) == "torch":
+        return bool(engine.gradient_clipping() > 0) or always
+    return bool(getattr(engine.optimizer, "compute_grad_norm", True))
+
+
 def drop_bf16_gradients(optimizer: Any) -> None:
     """What `BF16_Optimizer.step` does with gradients that are not finite; nothing for torch's own optimizers."""
     if kind_of(optimizer) == "BF16_Optimizer":
@@ -241,21 +248,6 @@ def finish_reduction(engine: Any) -> None:
         optimizer.finalize_gradient_accumulation_boundary()
     elif kind == "DeepSpeedZeroOptimizer":
         _take_accumulated_gradients(optimizer)
-
-
-def require_window_can_be_finished(engine: Any) -> None:
-    """Raises AccumulationError where gradients leave for the CPU only in a backward known to be the last."""
-    optimizer = engine.optimizer
-    offloads = getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False)
-    if (
-        offloads
-        and engine.zero_optimization_partition_gradients()
-        and not hasattr(optimizer, "finalize_gradient_accumulation_boundary")
-    ):
-        raise AccumulationError(
-            "ZeRO-2 and 3 with offload_optimizer can't apply an incomplete window in this DeepSpeed release",
-            remedy="fill the window with micro-batches without a counted token, or install DeepSpeed 0.19.4 or newer",
-        )
 
 
 def _take_accumulated_gradients(optimizer: Any) -> None:
@@ -404,26 +396,3 @@ def keeps_no_gradients(engine: Any) -> bool:
 def uses_muon(optimizer: Any) -> bool:
     """Whether any parameter group is Muon's, whose momentum takes gradients in before the step does."""
     return any(group.get("use_muon", False) for group in optimizer.param_groups)
-
-
-def require_torch_style_backward(engine: Any) -> None:
-    """Raises AccumulationError where DeepSpeed knows only `engine.backward`."""
-    if not engine._support_torch_style_backward:
-        raise AccumulationError(
-            "ZeRO 0 propagates losses back through engine.backward alone",
-            remedy="engine.backward(loss, num_tokens=n)",
-        )
-
-
-def require_no_sync_works(engine: Any) -> None:
-    """Raises AccumulationError where a reduction would start inside `no_sync` and fail at the second backward."""
-    if (
-        kind_of(engine.optimizer) == "DeepSpeedZeroOptimizer"
-        and engine.zero_optimization_stage() == 1
-        and engine.optimizer.overlap_comm
-        and engine.gradient_accumulation_steps() == 1
-    ):
-        raise AccumulationError(
-            "no_sync with ZeRO-1, overlap_comm and 1 accumulation step reduces gradients in each backward all the same",
-            remedy="turn overlap_comm off, or set gradient_accumulation_steps to the micro-batches of a step",
-        )

@@ -16,10 +16,7 @@ __all__ = ["updates_a_step", "watch_events"]
 
 
 def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
-    """Has the optimizer say before it steps, takes a norm, updates, or sets gradients to zero: the event, and the call.
-
-    Wrapped on the instance, each once: what DeepSpeed does inside is left as it is.
-    """
+    """Has the optimizer say, before it does it: the event, and the call that it is."""
     optimizer = engine.optimizer
     for event, name in _EVENTS[private.kind_of(optimizer)]:
         if hasattr(optimizer, name):

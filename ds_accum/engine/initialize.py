@@ -41,6 +41,16 @@ def initialize(
     before DeepSpeed builds anything where the config alone tells, else right after it has.
     """
     try:
+        return _initialize(arguments, token_counter, options)
+    except DSAccumError as error:
+        error.shows_remedy = True  # it is raised into a training script
+        raise
+
+
+def _initialize(
+    arguments: tuple[Any, ...], token_counter: Callable[..., Any] | None, options: dict[str, Any]
+) -> tuple[TokenWeightedEngine, Any, Any, Any]:
+    try:
         import deepspeed
     except ImportError as error:
         raise DSAccumError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["HalfPrecision", "in_float32", "is_scalar_loss", "loss_in", "on_gradient", "zero_if_empty"]
+__all__ = ["HalfPrecision", "SeenLoss", "in_float32", "is_scalar_loss", "loss_in", "on_gradient", "zero_if_empty"]
 
 # Backward steps that pass a gradient on as it is, or nearly: what lies below them made the loss.
 _PASSING = (
@@ -39,6 +40,20 @@ class HalfPrecision:
             UserWarning,
             stacklevel=3,
         )
+
+
+class SeenLoss:
+    """What is remembered of a loss: all but its graph, which is freed with the output that nobody propagates back."""
+
+    def __init__(self, loss: Tensor) -> None:
+        self.value = loss.detach()
+        self.zero_if_empty = zero_if_empty(loss)
+        self._tensor = weakref.ref(loss)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The loss itself; None where nobody holds it any more, as in `(engine(**batch) * 2).backward()`."""
+        return self._tensor()
 
 
 def in_float32(loss: Tensor, half: HalfPrecision) -> Tensor:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from deepspeed import comm
 from torch import Tensor
 
 from ds_accum.engine.constant import Agreement, constant_near
 from ds_accum.engine.guards.resizing import note_size
+from ds_accum.engine.holding_back import hold_back
+from ds_accum.engine.scalars import scalar
 from ds_accum.errors import AccumulationError
 
 if TYPE_CHECKING:
@@ -48,35 +49,22 @@ def open_window(engine: TokenWeightedEngine, num_tokens: Tensor) -> None:
     state.window.open(_constant(engine, num_tokens), state.carrier.loss_scale())
     note_size(engine)
     if state.settings.reduction == "boundary":
-        start_coalescing(engine)
+        hold_back(engine)
 
 
 def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
     state, micro_batches = engine._accumulation, expected_micro_batches(engine)
     if not state.window.by_token:
-        return _scalar(micro_batches, state.device)
+        return scalar(micro_batches, state.device)
     if state.declared is not None:
         return state.declared.clamp(min=1.0) / state.divisor
     if needs_agreement(engine):
         agreement = state.agreement or Agreement(num_tokens, state.group)
         return agreement.constant(micro_batches=micro_batches)
     if state.next_constant is not None:
-        return _scalar(state.next_constant, state.device)
+        return scalar(state.next_constant, state.device)
     assert state.settings.initial_tokens is not None
-    return _scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
-
-
-def start_coalescing(engine: TokenWeightedEngine) -> None:
-    """Holds back ZeRO-2/3's reductions until the boundary, in DeepSpeed's own context for it."""
-    from contextlib import ExitStack
-
-    state = engine._accumulation
-    if not engine.zero_optimization_partition_gradients():
-        return  # reduced at the boundary alone, as it is
-    if engine.inside_no_sync_ctxt:
-        return  # the caller coalesces by himself
-    state.coalescing = ExitStack()
-    state.coalescing.enter_context(engine.coalesce_grad_reduction())
+    return scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
 
 
 def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
@@ -84,7 +72,3 @@ def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
     total = number.clone()
     comm.all_reduce(total, group=group)
     return total
-
-
-def _scalar(number: float, device: torch.device) -> Tensor:
-    return torch.full((), number, dtype=torch.float64, device=device)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ds_accum.engine.report import StepReport
-
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
@@ -24,12 +22,16 @@ MONITORED = (
 """Fields of a report that go to the monitor, as Train/ds_accum/FIELD. DeepSpeed writes lr and loss scale itself."""
 
 
-def publish(engine: TokenWeightedEngine, report: StepReport) -> None:
-    """Writes the report where the config asks for it, on rank 0."""
-    state = engine._accumulation
-    if state.log is not None:
-        state.log.write(report)
-    if engine.monitor.enabled and engine.global_rank == 0:
+def publish(engine: TokenWeightedEngine) -> None:
+    """Writes the report of the last step where the config asks for it, on rank 0; elsewhere it is not even made."""
+    log = engine._accumulation.log
+    monitored = engine.monitor.enabled and engine.global_rank == 0
+    report = engine.last_step if log is not None or monitored else None
+    if report is None:
+        return
+    if log is not None:
+        log.write(report)
+    if monitored:
         # Against samples, as DeepSpeed's own series are.
         events = [(f"Train/ds_accum/{name}", getattr(report, name), engine.global_samples) for name in MONITORED]
         events.append(("Train/ds_accum/skipped_steps", engine.skipped_steps, engine.global_samples))

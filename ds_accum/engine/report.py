@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = ["EventCounts", "SkipReason", "StepReport"]
 
@@ -49,7 +49,7 @@ class StepReport:
     """Counted tokens of the window, over all micro-batches and ranks; None where counts are not known (micro_batch)."""
 
     min_rank_tokens: int | None
-    """Tokens of the rank that has the fewest; None above 1,024 ranks, where only sums are exchanged."""
+    """Tokens of the rank that has the fewest; None above 1,024 ranks, where it is not known."""
 
     min_rank: int | None
     """That rank, of the same group."""
@@ -93,6 +93,13 @@ class StepReport:
 
     seconds: float
     """From the end of the step before to the end of this one."""
+
+    @classmethod
+    def measured(cls, norm: Any, clipping: float, **numbers: Any) -> StepReport:
+        """The report of a step with this norm, a number or a tensor with one, or None; it is read on the host now."""
+        grad_norm = None if norm is None else float(norm)
+        coefficient = None if grad_norm is None or clipping <= 0 else min(1.0, clipping / (grad_norm + 1e-6))
+        return cls(grad_norm=grad_norm, clip_coefficient=coefficient, **numbers)
 
     @property
     def clipped_norm(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,7 +126,9 @@ class EngineState:
     failure: BaseException | None = None
     """What ended a backward of this window early, so that its gradients are incomplete."""
 
-    report: StepReport | None = None
+    report: StepReport | Callable[[], StepReport] | None = None
+    """What the last step did; what makes it, as long as nobody has asked."""
+
     finished: float = field(default_factory=time.perf_counter)
     """When the last step ended."""
 

@@ -6,22 +6,24 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
 from ds_accum.engine.guards.evenness import check_evenness
-from ds_accum.engine.guards.order import check_order, takes_norm
+from ds_accum.engine.guards.order import check_order
 from ds_accum.engine.guards.replicas import check_replicas
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.zeroing import check_gradients_are_left
+from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.opening import expected_micro_batches
 from ds_accum.engine.publishing import publish
+from ds_accum.engine.refused_calls import require_window_can_be_finished
 from ds_accum.engine.report import SkipReason, StepReport
 from ds_accum.engine.state import EngineState
 from ds_accum.engine.totals import Gathering, WindowTotals
@@ -30,7 +32,7 @@ from ds_accum.errors import AccumulationError, CountError, EmptyWindowError, Mis
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "stop_coalescing", "taking_step"]
+__all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", "taking_step"]
 
 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
@@ -42,6 +44,26 @@ def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
     if state.totals is None:
         state.totals = state.gathering.wait()
     return state.totals
+
+
+def checked_totals(engine: TokenWeightedEngine) -> WindowTotals:
+    """The same, once nothing speaks against applying them.
+
+    Raises CountError and UnevenMicroBatchesError on all ranks alike. What they go on with is gathered anew: a rank that
+    has caught up waits for the others, whose windows have not changed.
+    """
+    state, totals = engine._accumulation, totals_of(engine)
+    if state.checked is totals:
+        return totals  # `flush` asks before its step does
+    try:
+        _check_counts(engine, totals)
+        check_evenness(engine, totals)
+        _check_declared(engine, totals)
+    except AccumulationError:
+        state.gathering = state.totals = None
+        raise
+    state.checked = totals
+    return totals
 
 
 def late_factor(engine: TokenWeightedEngine) -> float:
@@ -92,13 +114,10 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             "a loss that engine.scale returned was never propagated back, but its tokens are in the window",
             remedy="call .backward() on it, or leave engine.scale out",
         )
-    totals = totals_of(engine)
-    _check_counts(engine, totals)
-    check_evenness(engine, totals)
+    totals = checked_totals(engine)
     check_loss_scale(engine)
     check_gradients_are_left(engine)
     check_replicas(engine)
-    _check_declared(engine, totals)
     factor = late_factor(engine)
     state.skip_reason = skip_reason_of(engine)
     learning_rate = _learning_rate(engine)
@@ -106,7 +125,9 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
         assert state.skipping is not None
         if state.skip_reason is None:
             state.skipping.enter_context(state.carrier.carrying(factor))
-            if private.kind_of(engine.optimizer) == "torch" and takes_norm(engine) and not _clips(engine):
+            # Where it clips, DeepSpeed calls this by itself.
+            plain, clips = private.kind_of(engine.optimizer) == "torch", engine.gradient_clipping() > 0
+            if plain and not clips and state.settings.report_norm == "always":
                 clip_plain_gradients(engine)
         else:
             state.skipping.enter_context(state.carrier.skipping())
@@ -125,7 +146,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             state.late_error = error
     state.report = _report(engine, totals, reason, learning_rate)
     state.misuses.clear()
-    publish(engine, state.report)
+    publish(engine)
     state.next_constant = (
         constant_after(
             totals,
@@ -160,30 +181,20 @@ def clip_plain_gradients(engine: TokenWeightedEngine) -> None:
             state.skipping.enter_context(state.carrier.skipping())
 
 
-def stop_coalescing(engine: TokenWeightedEngine) -> None:
-    """Reduces what the window held back, all at once."""
-    state = engine._accumulation
-    coalescing, state.coalescing = state.coalescing, None
-    if coalescing is not None:
-        coalescing.close()
-        state.fingerprint = None  # the gradients have left the parameters
-
-
 def flush(engine: TokenWeightedEngine) -> bool:
     """Applies the incomplete window now; returns whether there was one. Every rank has to call it."""
     state = engine._accumulation
-    totals = totals_of(engine)
-    if not totals.micro_batches:
+    if not totals_of(engine).micro_batches:
         state.gathering = state.totals = state.agreement = state.declared = None
         return False
-    check_evenness(engine, totals)
+    checked_totals(engine)
     if state.coalescing is None and private.manages_accumulation(engine):
-        private.require_window_can_be_finished(engine)
+        require_window_can_be_finished(engine)
     boundary = engine._is_gradient_accumulation_boundary
     engine._is_gradient_accumulation_boundary = True
     try:
         if state.coalescing is not None:
-            stop_coalescing(engine)
+            reduce_held_back(engine)
             # DeepSpeed puts back what it was at the window's first micro-batch.
             engine._is_gradient_accumulation_boundary = True
         elif private.manages_accumulation(engine) and not state.reduced:
@@ -266,10 +277,6 @@ def inside_step(state: EngineState) -> Iterator[None]:
         state.in_step = False
 
 
-def _clips(engine: TokenWeightedEngine) -> bool:
-    return bool(engine.gradient_clipping() > 0)
-
-
 def _learning_rate(engine: TokenWeightedEngine) -> float | None:
     groups = engine.optimizer.param_groups
     return float(groups[0]["lr"]) if groups and "lr" in groups[0] else None
@@ -277,16 +284,19 @@ def _learning_rate(engine: TokenWeightedEngine) -> float | None:
 
 def _report(
     engine: TokenWeightedEngine, totals: WindowTotals, reason: SkipReason | None, learning_rate: float | None
-) -> StepReport:
+) -> Callable[[], StepReport]:
+    """What makes the report. The norm stays on its device until then: to read it is to wait for the update."""
     state = engine._accumulation
-    norm = None if state.skip_reason in ("non-finite loss", "no counted token") else _norm(engine)
-    clipping = float(engine.gradient_clipping())
+    norm = None if state.skip_reason in ("non-finite loss", "no counted token") else engine.get_global_grad_norm()
     weight = totals.micro_batches if totals.num_tokens is None else totals.tokens
     tokens = {rank: own.num_tokens for rank, own in enumerate(totals.per_rank or ()) if own.num_tokens is not None}
     fewest, most = (
         (min(tokens, key=tokens.__getitem__), max(tokens, key=tokens.__getitem__)) if tokens else (None, None)
     )
-    return StepReport(
+    return partial(
+        StepReport.measured,
+        norm,
+        float(engine.gradient_clipping()),
         step=engine.global_steps,
         micro_batches=len(state.window.micro_batches),
         ranks=comm.get_world_size(state.group),
@@ -295,10 +305,7 @@ def _report(
         min_rank=fewest,
         max_rank_tokens=None if most is None else tokens[most],
         max_rank=most,
-        # Counts that are known on some ranks or for some micro-batches alone make sums of unlike things.
-        loss=totals.loss_sum / weight if weight and not (totals.num_tokens is None and tokens) else None,
-        grad_norm=norm,
-        clip_coefficient=min(1.0, clipping / (norm + 1e-6)) if norm is not None and clipping > 0 else None,
+        loss=totals.loss_sum / weight if weight and not totals.counts_are_mixed else None,
         learning_rate=learning_rate,
         loss_scale=state.window.loss_scale,
         applied=reason is None,
@@ -308,8 +315,3 @@ def _report(
         events=state.events.counts(),
         seconds=time.perf_counter() - state.finished,
     )
-
-
-def _norm(engine: TokenWeightedEngine) -> float | None:
-    norm = engine.get_global_grad_norm()
-    return None if norm is None else float(norm.item() if isinstance(norm, torch.Tensor) else norm)

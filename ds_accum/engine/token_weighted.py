@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import Agreement
-from ds_accum.engine.counting import as_count, denominator_of
+from ds_accum.engine.counting import as_count
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
@@ -32,13 +33,15 @@ from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.updating import check_update
 from ds_accum.engine.guards.zeroing import check_zeroing
-from ds_accum.engine.losses import in_float32, is_scalar_loss, loss_in, on_gradient, zero_if_empty
+from ds_accum.engine.holding_back import reduce_held_back
+from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
+from ds_accum.engine.refused_calls import require_no_sync_works, require_torch_style_backward
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.state import EngineState
+from ds_accum.engine.taking_in import not_the_loss, seed_bare_backward, take_in, take_in_bare
 from ds_accum.engine.totals import Gathering
-from ds_accum.engine.window import MicroBatch
-from ds_accum.errors import AccumulationError, CountError
+from ds_accum.errors import AccumulationError
 
 __all__ = ["TokenWeightedEngine"]
 
@@ -55,8 +58,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     @property
     def last_step(self) -> StepReport | None:
-        """What the last optimizer step did; None before the first."""
-        return self._accumulation.report
+        """What the last optimizer step did; None before the first. On an accelerator it is waited for."""
+        state = self._accumulation
+        if callable(state.report):
+            state.report = state.report()
+        return state.report
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """As DeepSpeed's. In training with gradients it leaves one count, for the backward of this loss."""
@@ -76,9 +82,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             # On its way while the forward computes.
             state.agreement = Agreement(pending.num_tokens, state.group)
         output = super().forward(*inputs, **kwargs)
-        pending.loss = loss_in(output)
-        if pending.loss is not None:
-            on_gradient(pending.loss, self._seed_bare_backward)
+        loss = loss_in(output)
+        if loss is not None:
+            pending.loss = SeenLoss(loss)
+            on_gradient(loss, partial(seed_bare_backward, self))
         if not state.compared:
             state.compared = True
             state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
@@ -111,7 +118,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
             return stock
         self._check_before_backward()
-        seed = self._take_in(loss, num_tokens, divided_already=not scale_wrt_gas)
+        seed = take_in(self, loss, num_tokens, divided_already=not scale_wrt_gas)
         full = in_float32(loss, self._accumulation.half)
         self._gather_before_the_last_backward()
         private.start_of_backward(self)
@@ -129,12 +136,12 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
         Arguments and errors are those of `backward`. ZeRO 0 has no such backward.
         """
-        private.require_torch_style_backward(self)
+        require_torch_style_backward(self)
         full = in_float32(loss, self._accumulation.half)
         super().scale(full)  # its checks, and its mark that a backward is expected
         self._check_before_backward()
         with watched(self, "backward"):
-            seed = self._take_in(loss, num_tokens)
+            seed = take_in(self, loss, num_tokens)
         self._gather_before_the_last_backward()
         self._accumulation.scaled = True
         return full * seed.to(full.dtype)
@@ -145,21 +152,28 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         Every weight is then final at once: what optimizers need that use gradients before the step (Muon). What then
         comes is compared with it at the boundary. Every rank has to call it; the numbers travel during the forward.
 
-        Raises AccumulationError inside a window.
+        Raises AccumulationError inside a window, and for a window that is declared already.
         """
         state = self._accumulation
-        if state.window.is_open or state.agreement is not None or state.declared is not None:
+        if state.window.is_open or state.declared is not None:
+            number = len(state.window.micro_batches)
             raise AccumulationError(
-                f"begin_window came after {len(state.window.micro_batches)} micro-batches of the window",
+                f"begin_window came after {number} micro-batches of the window"
+                if number
+                else "begin_window was called twice before the first micro-batch of the window",
                 remedy="call it once, before the window's first forward",
             )
+        if state.agreement is not None:
+            # A forward has begun to agree on a constant that the declaration gives.
+            state.agreement.drop()
+            state.agreement = None
         state.declared = opening.sum_over_ranks(as_count(num_tokens, state.device), state.group)
 
     def flush(self) -> bool:
         """Applies the incomplete last window now, exactly; the next window is whole again. Every rank has to call it.
 
-        Returns whether there was anything to apply. Raises AccumulationError where ranks have different numbers of
-        micro-batches.
+        Returns whether there was anything to apply. Raises UnevenMicroBatchesError, on all ranks, where they have
+        different numbers of micro-batches, and AccumulationError where this DeepSpeed release can't apply a part.
         """
         check_size(self)
         with watched(self, "flush"):
@@ -168,13 +182,14 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """As DeepSpeed's; refused where its reduction would fail inside."""
-        private.require_no_sync_works(self)
+        require_no_sync_works(self)
         with super().no_sync():
             yield
 
     def step(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
-        check_size(self)
+        if not private.manages_accumulation(self) or self.is_gradient_accumulation_boundary():
+            check_size(self)  # before it communicates, as each forward does
         check_boundary_is_met(self)
         with watched(self, "step"):
             return self._step(*arguments, **options)
@@ -191,14 +206,22 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         return result
 
     def save_checkpoint(
-        self, save_dir: str, tag: Any = None, client_state: Any = None, save_latest: bool = True, **options: Any
+        self,
+        save_dir: str,
+        tag: Any = None,
+        client_state: Any = None,
+        save_latest: bool = True,
+        exclude_frozen_parameters: bool = False,
     ) -> Any:
         """As DeepSpeed's; the window's constant goes along, so that a resumed run is the same to the last bit.
 
         It becomes the latest checkpoint once every rank has written its part.
         """
         check_checkpointing(self, "save_checkpoint")
-        options["client_state"] = checkpointing.with_engine_state(self, client_state)
+        options = {
+            "client_state": checkpointing.with_engine_state(self, client_state),
+            "exclude_frozen_parameters": exclude_frozen_parameters,
+        }
         with watched(self, "save_checkpoint", limited=False):
             if not save_latest or private.marks_latest_later(self):
                 return super().save_checkpoint(save_dir, tag, save_latest=save_latest, **options)
@@ -208,12 +231,15 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             return saved
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
-        """As DeepSpeed's; a window that was open is given up."""
+        """As DeepSpeed's; a window that was open is given up, unless there is no checkpoint to load."""
         if self._accumulation.failure is None:
             check_checkpointing(self, "load_checkpoint")
-        checkpointing.give_up_window(self)
+        checkpointing.check_window_can_be_given_up(self)
         with watched(self, "load_checkpoint", limited=False):
             path, client_state = super().load_checkpoint(*arguments, **options)
+            if path is None:
+                return path, client_state
+            checkpointing.give_up_window(self)
         return path, checkpointing.take_engine_state(self, client_state)
 
     def zero_grad(self) -> None:
@@ -252,10 +278,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
-                private.require_torch_style_backward(self)
+                require_torch_style_backward(self)
                 self._check_before_backward()
                 with watched(self, "backward"):
-                    state.bare_seed = self._take_in_bare()
+                    state.bare_seed = take_in_bare(self)
                 self._gather_before_the_last_backward()
             begin_bare_backward(self)
             # The seed has the loss scale in it.
@@ -263,8 +289,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             private.start_of_backward(self)
         super()._backward_prologue()
 
-    def _backward_prologue_per_tensor(self, gradient: Tensor) -> Tensor:
-        return gradient  # no division by the accumulation steps: the seed has every factor
+    def _backward_prologue_per_tensor(self, grad: Tensor) -> Tensor:
+        return grad  # no division by the accumulation steps: the seed has every factor
 
     def _backward_epilogue(self) -> None:
         state = self._accumulation
@@ -272,7 +298,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super()._backward_epilogue()
         end_bare_backward(self)
         if state.bare_seed is not None and not state.bare_seeded:
-            state.failure = _not_the_loss()
+            state.failure = not_the_loss()
         state.scaled, state.bare_seed, state.bare_seeded = False, None, False
         state.fingerprint = fingerprint(self)
         if self.inside_no_sync_ctxt and state.coalescing is None:
@@ -280,7 +306,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         elif private.manages_accumulation(self):
             state.reduced = bool(self.is_gradient_accumulation_boundary())
         if state.coalescing is not None and self.is_gradient_accumulation_boundary():
-            stepping.stop_coalescing(self)
+            reduce_held_back(self)
 
     def allreduce_gradients(self, *arguments: Any, **options: Any) -> None:
         """As DeepSpeed's, noted."""
@@ -320,61 +346,6 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, loss: Tensor, num_tokens: int | Tensor | None, *, divided_already: bool = False) -> Tensor:
-        """Opens the window if need be and adds the loss to it; returns the loss's seed, a float64 scalar."""
-        state = self._accumulation
-        is_sum = state.settings.loss_reduction == "sum"
-        pending = state.pending.only()
-        if num_tokens is not None:
-            count = as_count(num_tokens, state.device)
-            state.pending.check(num_tokens)
-        elif not state.window.by_token and not is_sum and (pending is None or pending.num_tokens is None):
-            # A mean of means needs no counts; without them the report has none.
-            count = torch.full((), torch.nan, dtype=torch.float64, device=state.device)
-        else:
-            pending = state.pending.required()
-            assert pending.num_tokens is not None
-            count = pending.num_tokens
-        denominator = denominator_of(pending, loss, count, is_sum=is_sum, divided_already=divided_already)
-        if not state.window.is_open:
-            opening.open_window(self, count)
-        state.pending.clear()
-        return state.window.add(
-            MicroBatch(
-                num_tokens=count,
-                denominator=denominator,
-                loss=loss.detach(),
-                # A sum over no token is 0: one that is not finite is never harmless.
-                zero_if_empty=not is_sum and zero_if_empty(loss),
-            )
-        )
-
-    def _take_in_bare(self) -> Tensor:
-        """The seed of a `loss.backward()` that no call of the engine came before."""
-        state = self._accumulation
-        pending = state.pending.only()
-        if pending is not None and pending.loss is None:
-            raise CountError(
-                "loss.backward() was called on a loss that is not in the model's output, so its count is not known",
-                remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
-            )
-        if pending is None or pending.loss is None:
-            state.pending.required()
-            raise AssertionError("a count without its loss was taken")
-        if not private.backward_reaches(pending.loss):
-            raise _not_the_loss()
-        if pending.loss.dtype in (torch.float16, torch.bfloat16):
-            state.half.warn(pending.loss.dtype)
-        return self._take_in(pending.loss, None)
-
-    def _seed_bare_backward(self, gradient: Tensor) -> Tensor:
-        """Runs on the loss of every forward in training, after DeepSpeed's own hook on it."""
-        seed = self._accumulation.bare_seed
-        if seed is None or self._running_engine_backward:
-            return gradient
-        self._accumulation.bare_seeded = True
-        return gradient * seed.to(gradient.dtype)
-
     def _gather_before_the_last_backward(self) -> None:
         """Sends the window's totals on their way where this backward is known to be the last."""
         state = self._accumulation
@@ -383,7 +354,6 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
 
     def _check_before_backward(self) -> None:
-        check_size(self)
         check_backward_is_before_the_boundary(self)
         check_loss_scale(self)
         check_gradients(self, "the next backward")
@@ -408,10 +378,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException as error:
             self._accumulation.failure = error
             raise
-
-
-def _not_the_loss() -> CountError:
-    return CountError(
-        "loss.backward() was called on something else than the loss in the model's output",
-        remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
-    )

@@ -1,10 +1,12 @@
 """The one small collective of an optimizer step: what every rank's micro-batches add up to, known to all of them.
 
-    gathering = Gathering(record, group)     # started before the last backward, 64 bytes a rank
-    totals = gathering.wait()                # after it: the only time that the host reads the window's numbers
+    gathering = Gathering(record, group, micro_batches)   # started before the last backward, 64 bytes a rank
+    totals = gathering.wait()                             # after it: the host reads the window's numbers, once
 
-Up to 1,024 ranks it is an all-gather, so that the smallest, the largest and their ranks are known; beyond that two
-reductions of the same size, and those fields are None.
+Up to 1,024 ranks it is an all-gather, so that each rank's own part is known. Beyond that it is two all-reduces: one
+adds up tokens, losses, micro-batches and losses that are not finite (32 bytes a rank), one finds the extremes of the
+rest and of the number of micro-batches (64 bytes a rank). Every check is made from them as well; only which rank it was
+is not known, and `per_rank` is None.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import torch
 from deepspeed import comm
 from torch import Tensor
 
-__all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "WindowTotals", "gather"]
+__all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "RankTotals", "WindowTotals", "extremes_of", "gather"]
 
 RECORD_FIELDS = (
     "num_tokens",
@@ -36,6 +38,9 @@ EMPTY_RECORD = (0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0, 0.0)
 """What a rank without a micro-batch contributes: it changes no sum, no minimum and no maximum."""
 
 _MOST_RANKS_GATHERED = 1024
+
+_SUMS = 4
+"""How many of a record's fields add up: the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,41 +66,68 @@ class WindowTotals:
     """Fewest counted tokens of a micro-batch that has any; infinite if none has."""
 
     smallest: float
-    """Fewest counted tokens of a micro-batch."""
+    """Fewest counted tokens of a micro-batch; infinite where none is known, and in a window without one."""
 
     largest: float
-    """Most counted tokens of a micro-batch."""
+    """Most counted tokens of a micro-batch; minus infinity where none is known, and in a window without one."""
 
     constant: float
     """D, as the rank with the largest has it."""
+
+    smallest_constant: float
+    """D, as the rank with the smallest has it, of those with a micro-batch; the same unless ranks have parted."""
+
+    fewest_micro_batches: int
+    """Of the rank with the fewest."""
+
+    most_micro_batches: int
+    """Of the rank with the most."""
+
+    counts_are_mixed: bool
+    """Whether some ranks know how many tokens they have, and others don't: their losses are sums of unlike things."""
 
     per_rank: tuple[RankTotals, ...] | None
     """Each rank's own part; None above 1,024 ranks."""
 
     @classmethod
-    def of(cls, records: Sequence[Sequence[float]]) -> WindowTotals:
-        """Adds up one record a rank."""
-        columns = dict(zip(RECORD_FIELDS, zip(*records, strict=True), strict=True))
+    def of(cls, records: Tensor | Sequence[Sequence[float]]) -> WindowTotals:
+        """Adds up one record a rank, the rows of a matrix."""
+        table = torch.as_tensor(records, dtype=torch.float64, device="cpu")
+        ranks = (
+            RankTotals(num_tokens=_whole(record[0]), micro_batches=round(record[2]), constant=record[7])
+            for record in table.tolist()
+        )
+        sums, extremes = table[:, :_SUMS].sum(dim=0), extremes_of(table).amax(dim=0)
+        return cls.of_reduced(sums.tolist(), extremes.tolist(), per_rank=tuple(ranks))
+
+    @classmethod
+    def of_reduced(
+        cls, sums: Sequence[float], extremes: Sequence[float], *, per_rank: tuple[RankTotals, ...] | None = None
+    ) -> WindowTotals:
+        """From what the ranks' records add up to, and the largest of each of their `extremes_of`."""
+        tokens, loss_sum, micro_batches, nonfinite = sums
         return cls(
-            tokens=sum(columns["num_tokens"]),
-            num_tokens=_whole(sum(columns["num_tokens"])),
-            loss_sum=sum(columns["loss_sum"]),
-            micro_batches=round(sum(columns["micro_batches"])),
-            nonfinite=round(sum(columns["nonfinite"])),
-            smallest_filled=min(columns["smallest_filled"]),
-            smallest=min(columns["smallest"]),
-            largest=max(columns["largest"]),
-            constant=max(columns["constant"]),
-            per_rank=tuple(
-                RankTotals(num_tokens=_whole(record[0]), micro_batches=round(record[2]), constant=record[7])
-                for record in records
-            ),
+            tokens=tokens,
+            num_tokens=_whole(tokens),
+            loss_sum=loss_sum,
+            micro_batches=round(micro_batches),
+            nonfinite=round(nonfinite),
+            smallest_filled=-extremes[0],
+            smallest=-extremes[1],
+            largest=extremes[2],
+            constant=extremes[3],
+            smallest_constant=-extremes[4],
+            most_micro_batches=round(extremes[5]),
+            fewest_micro_batches=-round(extremes[6]),
+            # A count that is known is no infinity.
+            counts_are_mixed=bool(extremes[7]) and extremes[2] >= 0,
+            per_rank=per_rank,
         )
 
     @property
     def is_even(self) -> bool:
         """Whether every micro-batch of every rank counts the same number of tokens."""
-        return self.smallest == self.largest
+        return self.num_tokens is not None and self.smallest == self.largest
 
     @property
     def weighting_skew(self) -> float | None:
@@ -123,17 +155,14 @@ class Gathering:
     def __init__(self, record: Tensor, group: Any, micro_batches: int) -> None:
         self.micro_batches = micro_batches
         """How many micro-batches of this rank the record holds: one that came later needs another exchange."""
-        self._ranks = comm.get_world_size(group)
-        self._record = record
-        if self._ranks <= _MOST_RANKS_GATHERED:
+        self._gathered: Tensor | None = None
+        if comm.get_world_size(group) <= _MOST_RANKS_GATHERED:
             self._gathered, work = gather(record, group)
             self._work = [work]
         else:
-            self._gathered = record.clone()
-            # Largest of (-smallest_filled, -smallest, largest, constant) at once.
-            self._extremes = record[4:] * record.new_tensor([-1.0, -1.0, 1.0, 1.0])
+            self._sums, self._extremes = record[:_SUMS].clone(), extremes_of(record)
             self._work = [
-                comm.all_reduce(self._gathered, group=group, async_op=True),
+                comm.all_reduce(self._sums, group=group, async_op=True),
                 comm.all_reduce(self._extremes, op=comm.ReduceOp.MAX, group=group, async_op=True),
             ]
 
@@ -141,22 +170,31 @@ class Gathering:
         """The totals, read on the host once every rank has contributed."""
         for work in self._work:
             work.wait()
-        if self._ranks <= _MOST_RANKS_GATHERED:
-            return WindowTotals.of(self._gathered.tolist())
-        both = torch.cat((self._gathered[:4], self._extremes)).tolist()
-        num_tokens, loss_sum, micro_batches, nonfinite, smallest_filled, smallest, largest, constant = both
-        return WindowTotals(
-            tokens=num_tokens,
-            num_tokens=_whole(num_tokens),
-            loss_sum=loss_sum,
-            micro_batches=round(micro_batches),
-            nonfinite=round(nonfinite),
-            smallest_filled=-smallest_filled,
-            smallest=-smallest,
-            largest=largest,
-            constant=constant,
-            per_rank=None,
-        )
+        if self._gathered is not None:
+            return WindowTotals.of(self._gathered)
+        both = torch.cat((self._sums, self._extremes)).tolist()
+        return WindowTotals.of_reduced(both[:_SUMS], both[_SUMS:])
+
+
+def extremes_of(records: Tensor) -> Tensor:
+    """What the maximum over all ranks is taken of, for records [..., 8]: [..., 8] on their device.
+
+    Smallest values have the other sign. A rank without a micro-batch has a say in the number of micro-batches alone,
+    and counts that are not known are no extremes.
+    """
+    tokens, _, micro_batches, _, smallest_filled, smallest, largest, constant = records.unbind(-1)
+    has_any, is_unknown = micro_batches > 0, tokens.isnan()
+    values = (
+        -smallest_filled,
+        -smallest,
+        torch.where(has_any, largest, -torch.inf),
+        constant,
+        torch.where(has_any, -constant, -torch.inf),
+        micro_batches,
+        -micro_batches,
+        is_unknown.to(records.dtype),
+    )
+    return torch.stack(values, dim=-1).nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 def gather(vector: Tensor, group: Any) -> tuple[Tensor, Any]:

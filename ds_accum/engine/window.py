@@ -95,14 +95,16 @@ class AccumulationWindow:
         counts = torch.stack([micro_batch.num_tokens for micro_batch in self.micro_batches])
         losses = torch.stack([micro_batch.loss.reshape(()) for micro_batch in self.micro_batches]).to(torch.float64)
         denominators = torch.stack([micro_batch.denominator for micro_batch in self.micro_batches])
-        empty = counts == 0
+        sums, empty = losses * denominators, counts == 0
+        # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.
+        means = torch.where(counts > 0, sums / counts, losses)
         # A mean over nothing is NaN, and says nothing: what counts is whether its gradient is zero.
         nonfinite = ~torch.isfinite(losses) & ~torch.stack(
             [micro_batch.is_harmless for micro_batch in self.micro_batches]
         )
         fields = (
             counts.sum(),
-            torch.where(empty, 0.0, torch.where(counts.isnan(), losses, losses * denominators)).sum(),
+            torch.where(empty, 0.0, torch.where(counts.isnan().any(), means, sums)).sum(),
             counts.new_full((), float(len(self.micro_batches))),
             nonfinite.sum(dtype=torch.float64),
             torch.where(empty, torch.inf, counts).amin(),

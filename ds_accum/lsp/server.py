@@ -133,7 +133,7 @@ class _Session:
             handle.cancel()
 
     def _complain(self, error: DSAccumError) -> None:
-        sentence = f"ds-accum: {error}" + (f"; {error.remedy}" if error.remedy else "")
+        sentence = f"ds-accum: {error.message}" + (f"; {error.remedy}" if error.remedy else "")
         if sentence == self.complaint:  # once, not with every letter that is typed
             return
         self.complaint = sentence

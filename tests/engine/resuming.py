@@ -113,6 +113,24 @@ def from_stock(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def missing(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """A folder without a checkpoint, inside a window and between two: beside a run that looks for none."""
+    whole = _train(_engine(arguments), range(4), rank)
+    engine = _engine(arguments)
+    _train(engine, range(2), rank)
+    constant = engine._accumulation.next_constant
+    found = [engine.load_checkpoint(str(folder / "nothing"))]
+    kept = engine._accumulation.next_constant == constant
+    for window in (2, 3):
+        engine.backward(engine(**_micro_batch(window, 0, rank)))
+        engine.step()
+        found.append(engine.load_checkpoint(str(folder / "nothing")))
+        engine.backward(engine(**_micro_batch(window, 1, rank)))
+        engine.step()
+    same = list(parameters(engine).tolist()) == whole
+    return {"found": found, "constant": kept, "same": same, "steps": engine.global_steps}
+
+
 def after_a_failure(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     """A backward that fails half-way, a step after it, and a checkpoint that is loaded then: beside a run without a failure."""
     whole = _train(_engine(arguments), range(3), rank)

@@ -13,7 +13,7 @@ from tiny import config_of, parameters, sgd
 from torch import Tensor, nn
 
 Arguments = dict[str, Any]
-ONE, NONE = [1], [-100]
+ONE, OTHER, NONE = [1], [3], [-100]
 
 
 class _GradientTimes(torch.autograd.Function):
@@ -58,6 +58,11 @@ def _as_ever(_: int) -> dict[str, Any]:
     return {"labels": ONE}
 
 
+def _another(_: int) -> dict[str, Any]:
+    """The first of two: a window of one micro-batch is no window of two of the same."""
+    return {"labels": OTHER}
+
+
 NAN, INFINITY = float("nan"), float("inf")
 
 FAULTS: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -95,7 +100,7 @@ class _Run:
         )
         self.scheduler = scheduler
 
-    def window(self, rank: int, second: Callable[[int], dict[str, Any]] = _as_ever, first: Any = _as_ever) -> None:
+    def window(self, rank: int, second: Callable[[int], dict[str, Any]] = _as_ever, first: Any = _another) -> None:
         for made in (first, second):
             inputs = made(rank)
             self.engine.backward(self.engine(torch.tensor(inputs.pop("labels")), **inputs))
@@ -171,15 +176,23 @@ def raising(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     twin.window(rank)
     fault = FAULTS[arguments["fault"]]
     try:
-        run.window(rank, fault, first=fault if arguments["fault"] == "nothing counted" else _as_ever)
+        run.window(rank, fault, first=fault if arguments["fault"] == "nothing counted" else _another)
     except RuntimeError as error:
         raised = f"{type(error).__name__}: {error}"
     else:
         raised = "nothing"
-    skipped = run.engine.skipped_steps
+    engine = run.engine
+    skipped, micro_steps = engine.skipped_steps, engine.micro_steps
+    reported = [engine.last_step.step, engine.last_step.micro_batches, engine.last_step.applied]
     run.window(rank)
     dist.barrier()
-    return {"raised": raised, "skipped": skipped, "as the twin": run.held() == twin.held()}
+    return {
+        "raised": raised,
+        "skipped": skipped,
+        "micro_steps": micro_steps,
+        "reported": reported,
+        "as the twin": run.held() == twin.held(),
+    }
 
 
 def unseen(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:

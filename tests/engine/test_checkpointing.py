@@ -32,6 +32,10 @@ def answers() -> Mapping[str, Answer]:
         for name, settings in _SETTINGS.items()
     ]
     jobs += [
+        Job(name=f"missing, {name}", function="resuming:missing", arguments={"settings": settings})
+        for name, settings in _SETTINGS.items()
+    ]
+    jobs += [
         Job(name=f"from_stock, ZeRO-{stage}", function="resuming:from_stock", arguments={"settings": {"stage": stage}})
         for stage in STAGES
     ]
@@ -59,6 +63,14 @@ def test_the_constant_of_the_next_window_goes_along(stage: int, answers: Mapping
 def test_the_state_of_the_client_comes_back_without_ours(stage: int, answers: Mapping[str, Answer]) -> None:
     found = answers[f"resume, ZeRO-{stage}"].value()
     assert found["epoch"] == 7 and not found["ours in client_state"]
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_where_there_is_no_checkpoint_everything_stays_as_it_was(name: str, answers: Mapping[str, Answer]) -> None:
+    answer = answers[f"missing, {name}"]
+    answer.value()
+    for found in answer.values:
+        assert found == {"found": [[None, None]] * 3, "constant": True, "same": True, "steps": 4}
 
 
 @pytest.mark.parametrize("stage", STAGES)

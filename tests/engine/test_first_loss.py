@@ -13,6 +13,7 @@ from ds_accum.config.block import Counting
 from ds_accum.engine import first_loss
 from ds_accum.engine.counting import TokenCounter
 from ds_accum.engine.first_loss import check_first_loss, logits_in
+from ds_accum.engine.losses import SeenLoss
 from ds_accum.errors import CountError
 
 SETTINGS = [(shift, reduction) for shift in (True, False) for reduction in ("mean", "sum")]
@@ -90,7 +91,7 @@ def test_more_tokens_than_the_model_was_told_of_are_refused() -> None:
     counter = TokenCounter(Counting(shift=False), nn.Identity(), torch.device("cpu"))
     batch = {"labels": labels, "num_items_in_batch": 3}
     pending = counter.count((), batch)
-    pending.loss = torch.tensor(1.0)
+    pending.loss = SeenLoss(torch.tensor(1.0))
     with pytest.raises(CountError, match="15 tokens of the first micro-batch count.*num_items_in_batch = 3"):
         counter.check_against(pending, None, (), batch, reduction="mean")
 
@@ -99,6 +100,6 @@ def test_the_declared_shift_is_compared_with_the_first_output() -> None:
     logits, labels = logits_and_labels()
     counter = TokenCounter(Counting(shift=False), nn.Identity(), torch.device("cpu"))
     pending = counter.count((), {"labels": labels})
-    pending.loss = loss_of(logits, labels, shift=True, reduction="mean")
+    pending.loss = SeenLoss(loss_of(logits, labels, shift=True, reduction="mean"))
     with pytest.raises(CountError, match="without the first of each sequence"):
         counter.check_against(pending, {"logits": logits}, (), {"labels": labels}, reduction="mean")

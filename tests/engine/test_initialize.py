@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ def test_an_engine_that_only_deepspeed_can_tell_of_is_refused(what: str, answers
     answers[what].value()
     for said in answers[what].values:
         assert said.startswith(_AFTER_BUILDING[what][0])
+        # It is asked of the wrapper alone, without `initialize`, which has the remedy in the text.
+        assert what == "unknown wrapper" or re.search("; (pass|use) ", said), said
 
 
 # --- before anything is built -----------------------------------------------------------------------------------------
@@ -136,7 +139,8 @@ def _refusal(config: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         ds_accum.initialize(model=None, config=config)
     assert not torch.distributed.is_initialized()
-    assert caught.value.remedy
+    # In a traceback, too.
+    assert caught.value.remedy and str(caught.value) == f"{caught.value.message}; {caught.value.remedy}"
     return str(caught.value)
 
 

@@ -168,7 +168,8 @@ def test_a_skipped_step_raises_on_every_rank_where_it_is_asked_to(number: int, s
     answer.value()
     for value in answer.values:
         assert _RAISING[number][2] in value["raised"]
-        assert value["skipped"] == 1
+        # DeepSpeed has finished with the step by then.
+        assert (value["skipped"], value["micro_steps"], value["reported"]) == (1, 2, [1, 2, False])
         assert value["as the twin"]
 
 

@@ -11,7 +11,9 @@ from launch import Answer, Job, launch
 pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
 
-from ds_accum.engine.totals import EMPTY_RECORD, RECORD_FIELDS, RankTotals, WindowTotals
+import torch
+
+from ds_accum.engine.totals import EMPTY_RECORD, RECORD_FIELDS, RankTotals, WindowTotals, extremes_of
 
 #          tokens, loss, micro-batches, nonfinite, smallest filled, smallest, largest, constant
 UNEVEN = ((10.0, 5.0, 2.0, 0.0, 3.0, 3.0, 7.0, 16.0), (4.0, 3.0, 2.0, 1.0, 4.0, 0.0, 4.0, 16.0))
@@ -40,7 +42,20 @@ def _as_said(totals: WindowTotals, names: Sequence[str]) -> dict[str, str]:
     return {name: str(getattr(totals, name)) for name in names}
 
 
-_SUMS = ("num_tokens", "loss_sum", "micro_batches", "nonfinite", "smallest_filled", "smallest", "largest", "constant")
+_SUMS = (
+    "smallest_constant",
+    "fewest_micro_batches",
+    "most_micro_batches",
+    "counts_are_mixed",
+    "num_tokens",
+    "loss_sum",
+    "micro_batches",
+    "nonfinite",
+    "smallest_filled",
+    "smallest",
+    "largest",
+    "constant",
+)
 
 
 @pytest.mark.parametrize("name", _RECORDS)
@@ -90,6 +105,55 @@ def test_the_skew_is_the_weight_of_the_smallest_micro_batch_in_a_mean_of_means()
     assert WindowTotals.of(UNEVEN).weighting_skew == pytest.approx(3.5 / 3)
     assert WindowTotals.of(EVEN).weighting_skew == 1.0
     assert WindowTotals.of(ALL_EMPTY).weighting_skew is None
+
+
+def _both_ways(*records: Sequence[float]) -> tuple[WindowTotals, WindowTotals]:
+    """The totals of records that are gathered, and of the same that are reduced, without a process."""
+    table = torch.tensor(records, dtype=torch.float64)
+    reduced = WindowTotals.of_reduced(table[:, :4].sum(dim=0).tolist(), extremes_of(table).amax(dim=0).tolist())
+    return WindowTotals.of(records), reduced
+
+
+def _changed(record: Sequence[float], **values: float) -> tuple[float, ...]:
+    return tuple(values.get(name, value) for name, value in zip(RECORD_FIELDS, record, strict=True))
+
+
+def test_two_thousand_ranks_are_told_of_one_that_has_other_micro_batches_or_another_constant() -> None:
+    alike = [EVEN[0]] * 2000
+    for totals in _both_ways(*alike):
+        assert (totals.fewest_micro_batches, totals.most_micro_batches) == (2, 2)
+        assert (totals.smallest_constant, totals.constant) == (16.0, 16.0)
+    for totals in _both_ways(*alike, _changed(EVEN[0], micro_batches=3.0)):
+        assert (totals.fewest_micro_batches, totals.most_micro_batches) == (2, 3)
+    for totals in _both_ways(*alike, _changed(EVEN[0], constant=15.0)):
+        assert (totals.smallest_constant, totals.constant) == (15.0, 16.0)
+
+
+def test_a_rank_without_a_micro_batch_has_no_constant_but_a_number() -> None:
+    for totals in _both_ways(EVEN[0], EMPTY_RECORD):
+        assert (totals.smallest_constant, totals.constant) == (16.0, 16.0)
+        assert (totals.fewest_micro_batches, totals.most_micro_batches) == (0, 2)
+        assert totals.is_even and not totals.counts_are_mixed
+
+
+def test_counts_that_only_some_ranks_know_are_told_from_those_that_nobody_or_everybody_knows() -> None:
+    unknown = _changed(EVEN[0], num_tokens=math.nan, smallest_filled=math.nan, smallest=math.nan, largest=math.nan)
+    for records, mixed in (
+        ((EVEN[0], EVEN[1]), False),
+        ((unknown, unknown), False),
+        ((unknown, EMPTY_RECORD), False),
+        ((unknown, EVEN[0]), True),
+        ((EVEN[0], unknown), True),
+        ((_changed(EVEN[0], num_tokens=0.0, smallest=0.0, largest=0.0), unknown), True),
+    ):
+        for totals in _both_ways(*records):
+            assert totals.counts_are_mixed is mixed
+            assert not (totals.is_even and unknown in records)
+
+
+def test_what_is_reduced_takes_at_most_64_bytes_at_a_time() -> None:
+    record = torch.tensor(UNEVEN[0], dtype=torch.float64)
+    assert extremes_of(record).numel() * 8 == 64
 
 
 def test_an_unknown_count_makes_the_total_unknown() -> None:

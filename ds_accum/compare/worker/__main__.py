@@ -39,7 +39,9 @@ def main(arguments: list[str]) -> int:
     except DSAccumError as error:
         if isinstance(error, OutOfStepError) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        sys.stderr.write(f"{type(error).__name__}: {error}" + (f"; {error.remedy}" if error.remedy else "") + "\n")
+        sys.stderr.write(
+            f"{type(error).__name__}: {error.message}" + (f"; {error.remedy}" if error.remedy else "") + "\n"
+        )
         return 1
     except Exception:
         traceback.print_exc()

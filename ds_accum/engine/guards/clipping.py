@@ -49,8 +49,8 @@ def watch_clipping(engine: TokenWeightedEngine) -> None:
 def _ask_before(name: str) -> None:
     """Puts a question before a function of torch's, for those too who hold it already.
 
-    Both functions are closures around what they do without gradients (torch/nn/utils/clip_grad.py, `_no_grad`): the
-    function stays, what it encloses is exchanged. A torch that makes them otherwise is left alone.
+    Each function is a closure around what it does without gradients (torch/nn/utils/clip_grad.py, `_no_grad`): the
+    function stays, what it encloses is exchanged. A torch that makes it otherwise is left alone.
     """
     function: Any = getattr(nn.utils, name, None)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())

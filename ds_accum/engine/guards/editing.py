@@ -77,8 +77,17 @@ def check_gradients(engine: TokenWeightedEngine, when: str) -> None:
 
 
 def _elements(gradients: list[Tensor | None]) -> Tensor:
-    """The middle element of each gradient, 0 where there is none or where it is not a number."""
-    values = [
-        torch.zeros(()) if g is None or not g.numel() else g.detach().reshape(-1)[g.numel() // 2] for g in gradients
-    ]
-    return torch.stack([value.to(device="cpu", dtype=torch.float64) for value in values]).nan_to_num()
+    """The middle element of each gradient, 0 where there is none or where it is not a number; one transfer a device."""
+    places: dict[torch.device, list[int]] = {}
+    for place, gradient in enumerate(gradients):
+        if gradient is not None and gradient.numel():
+            places.setdefault(gradient.device, []).append(place)
+    elements = torch.zeros(len(gradients), dtype=torch.float64)
+    for held in places.values():
+        found = [_middle(gradient) for gradient in map(gradients.__getitem__, held) if gradient is not None]
+        elements[held] = torch.stack(found).cpu()
+    return elements.nan_to_num()
+
+
+def _middle(gradient: Tensor) -> Tensor:
+    return gradient.detach().reshape(-1)[gradient.numel() // 2].to(torch.float64)

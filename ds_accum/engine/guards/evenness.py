@@ -20,25 +20,26 @@ class UnevenMicroBatchesError(MisuseError):
 
 def check_evenness(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     """At the boundary, on all ranks alike."""
-    if totals.per_rank is None or engine._accumulation.checked is totals:
-        return
-    engine._accumulation.checked = totals  # `flush` asks before its step does
-    constants = {rank.constant for rank in totals.per_rank if rank.micro_batches}
-    if len(constants) > 1:
+    if totals.most_micro_batches and totals.smallest_constant != totals.constant:
         raise AccumulationError(
-            f"ranks have weighted the window by different constants: {sorted(constants)}",
+            "ranks have weighted the window by different constants: from "
+            f"{totals.smallest_constant!r} to {totals.constant!r}",
             remedy="make the same calls on every rank: begin_window, load_checkpoint and initial_tokens among them",
         )
-    numbers = [rank.micro_batches for rank in totals.per_rank]
-    fewest, most = min(numbers), max(numbers)
+    fewest, most = totals.fewest_micro_batches, totals.most_micro_batches
     if fewest == most:
         return
-    report_misuse(
-        engine,
-        UnevenMicroBatchesError(
-            f"ranks have different numbers of micro-batches in step {engine.global_steps + 1}: {fewest} on rank "
-            f"{numbers.index(fewest)}, {most} on rank {numbers.index(most)}: where a backward communicates, those "
-            "with more would wait for ever",
-            remedy="give every rank as many; a micro-batch without a counted token (all labels ignored) weighs nothing",
-        ),
+    if totals.per_rank is None:
+        found = f"from {fewest} to {most}"
+    else:
+        numbers = [rank.micro_batches for rank in totals.per_rank]
+        found = f"{fewest} on rank {numbers.index(fewest)}, {most} on rank {numbers.index(most)}"
+    error = UnevenMicroBatchesError(
+        f"ranks have different numbers of micro-batches in step {engine.global_steps + 1}: {found}: where a backward "
+        "communicates, those with more would wait for ever",
+        remedy="give every rank as many; a micro-batch without a counted token (all labels ignored) weighs nothing",
     )
+    if not fewest and engine.zero_optimization():
+        # ZeRO has no step for a rank without a gradient: it fails there, and the others wait.
+        raise error
+    report_misuse(engine, error)

@@ -5,10 +5,14 @@ second and looks how long this rank has been in the same call: after `timeout_s`
 where the main thread stands, and ends the process. Time outside the engine (evaluation, data) never counts, nor do
 checkpoints. When a collective fails because a rank has died, the same notes say which one it was: the first rank that
 knows tells the others, whose own collectives may fail only when that one has ended as well.
+
+Clocks of several machines differ, so none is compared with another: a rank is silent for as long as the one that looks
+has seen no change in what it writes, by the clock of the one that looks.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -32,14 +36,14 @@ EXIT_STATUS = 85
 
 _BEAT_S = 1.0
 _SILENT_S = 5.0
-"""A rank that has written nothing for so long is gone."""
+"""A rank that has been seen to write nothing for so long is gone."""
 
 _LOST = ("connection", "peer", "broken pipe", "timed out", "timeout", "socket", "recv", "nccl")
 """What is in the errors of collectives that have lost a rank."""
 
 _STORE_IS_GONE = "  rank 0 does not answer: the job's store is gone, which it keeps unless the launcher does"
 
-_numbers = iter(range(1_000_000))
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ class Watchdog:
     def __init__(self, store: Any, *, rank: int, ranks: int, timeout_s: float, key: str) -> None:
         self._store, self._rank, self._ranks, self._timeout_s, self._key = store, rank, ranks, timeout_s, key
         self.progress = Progress(0, 0, None, time.monotonic())
+        self._beats = itertools.count()
+        self._seen: dict[int, tuple[bytes, float]] = {}
+        """What each rank had written when it was last looked at, and when that was seen first (monotonic seconds)."""
         self._told: list[str] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ds-accum watchdog", daemon=True)
@@ -77,7 +84,7 @@ class Watchdog:
         if not self._stopped.is_set():
             self._stopped.set()
             with suppress(RuntimeError):
-                self._store.set(f"{self._key}/{self._rank}", "left|0|0|0")
+                self._store.set(f"{self._key}/{self._rank}", "left|0|0|0|0")
 
     @contextmanager
     def inside(self, call: str, *, step: int, micro_batch: int, limited: bool = True) -> Iterator[None]:
@@ -106,7 +113,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         beat = min(_BEAT_S, self._timeout_s / 4)
-        has_store = True
+        has_store, looked_at = True, None
         while not self._stopped.wait(beat):
             if has_store:
                 try:
@@ -115,15 +122,22 @@ class Watchdog:
                 except RuntimeError:
                     has_store = False  # it went with the rank that keeps it
             progress = self.progress
+            if progress.call is None or not progress.limited:
+                continue
             waited = time.monotonic() - progress.since
-            if progress.call is not None and progress.limited and waited > self._timeout_s:
+            if waited > self._timeout_s:
                 self._abort(progress, waited)
+            elif waited > self._timeout_s - _SILENT_S - 3 * beat and looked_at is not progress:
+                # By the time that it aborts, silence is told from a first look.
+                looked_at = progress
+                self._whereabouts_if_known()
 
     def _write(self) -> None:
         progress = self.progress
         parts = (progress.call or "outside the engine", str(progress.step), str(progress.micro_batch))
         age = time.monotonic() - progress.since
-        self._store.set(f"{self._key}/{self._rank}", "|".join((*parts, f"{time.time():.3f}", f"{age:.1f}")))
+        # Each is another, also where nothing else has changed.
+        self._store.set(f"{self._key}/{self._rank}", "|".join((*parts, str(next(self._beats)), f"{age:.1f}")))
 
     def _abort(self, progress: Progress, waited: float) -> None:
         lines = self._whereabouts_if_known()
@@ -142,7 +156,7 @@ class Watchdog:
         said = str(error).lower()
         if not any(word in said for word in _LOST):
             return
-        # A rank that has just died is told from a slow one by its silence.
+        # A rank that has died is told from a slow one by its silence, which takes a while to be seen.
         deadline = time.monotonic() + _SILENT_S + 2 * _BEAT_S
         while not self._told and time.monotonic() < deadline:
             gone = [line for line in self._whereabouts_if_known() if "silent" in line or line == _STORE_IS_GONE]
@@ -175,25 +189,38 @@ class Watchdog:
             return self._told or [_STORE_IS_GONE]
 
     def whereabouts(self) -> list[str]:
-        """A line a rank, those that are behind first."""
+        """A line a rank, those that are behind first. Silence is what two calls have seen between them."""
         lines: list[tuple[tuple[int, int], str]] = []
-        for rank in range(self._ranks):
-            key = f"{self._key}/{rank}"
-            if not self._store.check([key]):
+        for rank, written in enumerate(self._read()):
+            if written is None:
                 lines.append(((-1, -1), f"  rank {rank} never began"))
                 continue
-            call, step, micro_batch, written, *age = self._store.get(key).decode().split("|")
-            silent = max(time.time() - float(written), 0.0)  # it is written to the millisecond
+            call, step, micro_batch, _, age = written.decode().split("|")
             if call == "left":
                 lines.append(((-1, -1), f"  rank {rank} has left"))
                 continue
-            text = f"  rank {rank}: step {step}, micro-batch {micro_batch}, {call}"
-            if age:
-                text += f" for {float(age[0]) + silent:.0f} s"
+            silent = self._silence_of(rank, written)
+            text = f"  rank {rank}: step {step}, micro-batch {micro_batch}, {call} for {float(age) + silent:.0f} s"
             if silent > _SILENT_S:
                 text += f", silent for {silent:.0f} s: its process is gone or stopped"
             lines.append(((int(step), int(micro_batch)), text))
         return [text for _, text in sorted(lines, key=lambda line: line[0])]
+
+    def _read(self) -> list[bytes | None]:
+        """What each rank wrote last, None for one that never did; two requests where all did, whatever their number."""
+        keys = [f"{self._key}/{rank}" for rank in range(self._ranks)]
+        if self._store.check(keys) and self._store.has_extended_api():
+            return list(self._store.multi_get(keys))
+        return [self._store.get(key) if self._store.check([key]) else None for key in keys]
+
+    def _silence_of(self, rank: int, written: bytes) -> float:
+        """For how many seconds a rank is known to have written nothing new."""
+        now = time.monotonic()
+        before, since = self._seen.get(rank, (b"", now))
+        if written != before:
+            since = now
+        self._seen[rank] = written, since
+        return now - since
 
 
 def watch_hangs(engine: TokenWeightedEngine) -> Watchdog | None:

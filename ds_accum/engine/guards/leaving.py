@@ -7,7 +7,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING
 
-from ds_accum.engine import deepspeed_private as private
+from ds_accum.engine.holding_back import drop_held_back
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
@@ -21,7 +21,7 @@ class WindowLeftOpenWarning(RuntimeWarning):
 
 def warn_if_left_open(engine: TokenWeightedEngine) -> None:
     """When the engine is destroyed, and when the interpreter exits; once for a window."""
-    _give_up_reductions(engine)
+    drop_held_back(engine)
     lost = len(engine._accumulation.window.micro_batches)
     if lost:
         engine._accumulation.start_window()
@@ -31,15 +31,6 @@ def warn_if_left_open(engine: TokenWeightedEngine) -> None:
             WindowLeftOpenWarning,
             stacklevel=3,
         )
-
-
-def _give_up_reductions(engine: TokenWeightedEngine) -> None:
-    """What a window held back is dropped, not reduced: the other ranks need not be there, or hold as much."""
-    state = engine._accumulation
-    if state.coalescing is not None:
-        coalescing, state.coalescing = state.coalescing, None
-        with private.reducing_nothing(engine):
-            coalescing.close()
 
 
 def watch_exit(engine: TokenWeightedEngine) -> None:

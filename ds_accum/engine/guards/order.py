@@ -4,7 +4,8 @@
     ZeRO-2 and 3                      b r b r b r b r n u z
     the same, reduced at the boundary b b b b r n u z
 
-The norm is missing where nobody takes one: a plain torch optimizer with clipping off.
+There are as many backwards as the window has micro-batches. The norm is missing where nobody takes one: a plain torch
+optimizer with clipping off.
 """
 
 from __future__ import annotations
@@ -26,32 +27,27 @@ class StepOrderError(MisuseError):
     """The events of an applied step are not those of a right step."""
 
 
-_EACH = r"(br)+"
-_ONCE = r"b+r"
-
-
 def check_order(engine: TokenWeightedEngine) -> None:
-    """After an applied step."""
+    """After an applied step, whose window is still there."""
     state = engine._accumulation
     happened = "".join(event[0] for event in state.events.events)
-    norm = "n" if takes_norm(engine) else ""
-    reductions = f"{_EACH}|{_ONCE}" if engine.zero_optimization_partition_gradients() else _ONCE
+    norm = "n" if private.takes_norm(engine, always=state.settings.report_norm == "always") else ""
+    number = len(state.window.micro_batches)
+    patterns, words = [f"b{{{number}}}r"], [f"{number} x b, r"]
+    if engine.zero_optimization_partition_gradients():
+        # After each backward, unless it is held back.
+        patterns.append(f"(?:br){{{number}}}")
+        words.insert(0, f"{number} x (b, r)")
     # ZeRO-3 drops the parameters' gradients, copied by then, before it updates as well as after.
-    if re.fullmatch(f"({reductions}){norm}z?uz+", happened):
+    if re.fullmatch(f"(?:{'|'.join(patterns)}){norm}z?uz+", happened):
         return
-    expected = (_EACH if engine.zero_optimization_partition_gradients() else _ONCE) + norm + "uz"
     report_misuse(
         engine,
         StepOrderError(
-            f"step {engine.global_steps} went {' '.join(happened)}, but a step goes {expected} "
-            "(b backward, r reduction, n norm, u update, z gradients set to zero)",
-            remedy="look for what calls DeepSpeed's parts by itself: a second norm or update, a reduction by hand",
+            f"step {engine.global_steps} went {' '.join(happened)}, but a step of {number} micro-batches goes "
+            f"{' or '.join(words)}, {', '.join(f'{norm}uz')} (b backward, r reduction, n norm, u update, z gradients "
+            "set to zero)",
+            remedy="look for what calls DeepSpeed's parts by itself: a second norm or update, a reduction by hand, a "
+            "backward that was left out",
         ),
     )
-
-
-def takes_norm(engine: TokenWeightedEngine) -> bool:
-    """Whether the norm of the complete gradient is taken in each step."""
-    if private.kind_of(engine.optimizer) == "torch":
-        return bool(engine.gradient_clipping() > 0) or engine._accumulation.settings.report_norm == "always"
-    return bool(getattr(engine.optimizer, "compute_grad_norm", True))

@@ -31,7 +31,7 @@ def note_size(engine: TokenWeightedEngine) -> None:
 
 
 def check_size(engine: TokenWeightedEngine) -> None:
-    """Before each further backward of a window and its step, and before they communicate."""
+    """Before each further forward of a window and its step at the boundary, and before they communicate."""
     state, sizes = engine._accumulation, _sizes(engine)
     if not state.window.is_open or sizes == state.opened_for:
         return

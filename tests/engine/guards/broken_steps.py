@@ -5,9 +5,15 @@ Each is broken from the second window on, so that the first shows the same step 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from cases import case_of
 from guards.loop import Loop
+from training import master_parameters
+
+from ds_accum.engine.guards.order import StepOrderError
 
 NORMS = {
     "DeepSpeedZeroOptimizer": "scaled_global_norm",
@@ -101,9 +107,31 @@ def reduce_nothing(loop: Loop) -> None:
     loop.window()
 
 
-def do_it_right(loop: Loop) -> None:
-    loop.window()
-    loop.window()
+def finish_a_broken_step(arguments: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
+    """Where a broken step leaves the engine that raises, beside one that lets it pass; and after a window more."""
+    case = case_of(arguments)
+    said: dict[str, Any] = {}
+    for mode in ("raise", "count"):
+        loop = Loop(replace(case, block={**case.block, "on_misuse": mode}), rank)
+        ends = []
+        for run in (lambda loop=loop: take_the_norm_twice(loop), loop.window):
+            try:
+                run()
+                raised = False
+            except StepOrderError:
+                raised = True
+            engine, report = loop.engine, loop.engine.last_step
+            ends.append(
+                {
+                    "raised": raised,
+                    "counters": [engine.micro_steps, engine.global_steps, engine.skipped_steps],
+                    "open": len(engine._accumulation.window.micro_batches),
+                    "report": [report.step, report.micro_batches, report.num_tokens, report.loss, report.grad_norm],
+                    "parameters": float(master_parameters(engine, loop.case).abs().sum()),
+                }
+            )
+        said[mode] = ends
+    return said
 
 
 def _norm_of(loop: Loop) -> tuple[Any, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from cases import Case
 from guards.hanging_ranks import TIMEOUT_S
 from launch import Answer, Job
 
+from ds_accum.config.block import DSAccumBlock
 from ds_accum.engine.guards import hanging
 from ds_accum.engine.guards.hanging import EXIT_STATUS, Watchdog
 
@@ -95,17 +97,86 @@ def test_a_rank_that_has_left_is_not_taken_for_dead() -> None:
 def test_silence_tells_a_dead_rank_from_a_slow_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(hanging, "_SILENT_S", 0.2)
+    monkeypatch.setattr(hanging, "_SILENT_S", 1.5)
     store = torch.distributed.HashStore()
     _watchdog(1, store)._write()
-    living = _watchdog(0, store)
-    time.sleep(0.3)
-    living._write()
-    with pytest.raises(RuntimeError), living.inside("backward", step=1, micro_batch=1):
-        raise RuntimeError("Connection closed by peer")
+    slow, living = _watchdog(2, store), _watchdog(0, store)
+    for watchdog in (slow, living):
+        watchdog.start()
+    try:
+        with pytest.raises(RuntimeError), living.inside("backward", step=1, micro_batch=1):
+            raise RuntimeError("Connection closed by peer")
+    finally:
+        slow.stop()
+        living.stop()
     said = capsys.readouterr().err
     assert "rank 0 lost its peers (Connection closed by peer)" in said
-    assert "rank 1" in said and "silent" in said and "rank 0:" not in said
+    assert "rank 1" in said and "silent" in said and "rank 0:" not in said and "rank 2:" not in said
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_clocks_that_differ_neither_cause_nor_hide_an_accusation(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    """Each host has a wall clock and a monotonic clock of its own; the observer's go on, whatever the others' say."""
+    store = torch.distributed.HashStore()
+    clock = {"wall": time.time(), "monotonic": 1000.0}
+    monkeypatch.setattr(hanging.time, "time", lambda: clock["wall"])
+    monkeypatch.setattr(hanging.time, "monotonic", lambda: clock["monotonic"])
+    here, there = _watchdog(0, store), _watchdog(1, store)
+
+    def write_there() -> None:
+        before = dict(clock)
+        clock["wall"] += 3600 * hours
+        clock["monotonic"] += 3600 * (6 + hours)
+        there._write()
+        clock.update(before)
+
+    for _ in range(3):
+        write_there()
+        here._write()
+        assert not any("silent" in line for line in here.whereabouts())
+        clock["wall"] += 100
+        clock["monotonic"] += 100
+    # It has not written since the last look, nor has this one.
+    assert [re.search(r"silent for 100 s", line) is not None for line in here.whereabouts()[1:]] == [True, True]
+    write_there()
+    assert [line for line in here.whereabouts() if "rank 1" in line and "silent" in line] == []
+
+
+def test_what_was_never_seen_before_is_not_silent() -> None:
+    store = torch.distributed.HashStore()
+    _watchdog(1, store)._write()
+    assert not any("silent" in line for line in _watchdog(0, store).whereabouts())
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_notes_of_all_ranks_are_read_at_once_where_all_have_begun(ranks: int) -> None:
+    store = torch.distributed.HashStore()
+    watchdogs = [Watchdog(store, rank=rank, ranks=ranks, timeout_s=60.0, key="test") for rank in range(ranks)]
+    for watchdog in watchdogs[:2]:
+        watchdog._write()
+    read = watchdogs[0]._read()
+    assert [written is not None for written in read] == [True, True, False][:ranks]
+
+
+# --- how long a call may take -----------------------------------------------------------------------------------------
+
+
+def test_unless_the_config_says_how_long_it_is_less_than_process_groups_wait() -> None:
+    from deepspeed.constants import default_pg_timeout
+
+    limit = hanging._limit_s(DSAccumBlock())
+    assert 0.5 * default_pg_timeout.total_seconds() < limit < default_pg_timeout.total_seconds()
+
+
+def test_shorter_process_groups_shorten_it_but_not_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepspeed.constants.default_pg_timeout", datetime.timedelta(minutes=5))
+    assert hanging._limit_s(DSAccumBlock()) == pytest.approx(270.0)
+    assert hanging._limit_s(DSAccumBlock(timeout_s=1800.0)) == 1800.0
+
+
+def test_longer_process_groups_do_not_lengthen_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepspeed.constants.default_pg_timeout", datetime.timedelta(days=1))
+    assert hanging._limit_s(DSAccumBlock()) == DSAccumBlock().timeout_s == 1800.0
 
 
 def test_an_error_of_another_kind_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ def _broken(function: str, happened: str, *, stages: tuple[int, ...] = EVERY_STA
         function=function,
         stages=stages,
         error="StepOrderError",
-        says=f"^step 2 went b (r |b )*{happened}, but a step goes ",
+        says=f"^step 2 went b (r |b )*{happened}, but a step of 2 micro-batches goes ",
         module="guards.broken_steps",
         clipping=matrix.ACTIVE,
         **more,
@@ -100,7 +100,22 @@ def _whole() -> list[Case]:
 
 
 WHOLE = _whole()
-JOBS = [*jobs_of(*BROKEN), *(case.job("guards.loop:run_cleanly") for case in WHOLE)]
+FINISHED = [
+    Case(
+        name=f"zero-{stage} {dtype} finished",
+        stage=stage,
+        dtype=dtype,
+        micro_batch_size=1,
+        windows=(2, 2, 2),
+        clipping=matrix.ACTIVE,
+    )
+    for stage, dtype in ((0, "fp32"), (0, "bf16"), (1, "fp32"), (2, "bf16"), (3, "fp32"))
+]
+JOBS = [
+    *jobs_of(*BROKEN),
+    *(case.job("guards.loop:run_cleanly") for case in WHOLE),
+    *(case.job("guards.broken_steps:finish_a_broken_step") for case in FINISHED),
+]
 
 
 @pytest.mark.parametrize(("injection", "stage", "mode"), trials(BROKEN, "raise", "warn", "count"))
@@ -116,6 +131,18 @@ def test_a_broken_step_is_told_with_what_happened(
         assert found["error"] is None, found
         assert found["misuses"] == [{}, {"StepOrderError": 1}]
         assert len(found["warnings"]) == (1 if mode == "warn" else 0), found["warnings"]
+
+
+@pytest.mark.parametrize("case", FINISHED, ids=lambda case: case.name)
+def test_a_broken_step_is_told_when_it_is_finished(case: Case, answers: Mapping[str, Answer]) -> None:
+    answer = answers[case.name]
+    assert not answer.failed, answer.report
+    for found in answer.values:
+        for raising, counting in zip(found["raise"], found["count"], strict=True):
+            assert (raising.pop("raised"), counting.pop("raised")) == (True, False)
+            assert raising == counting
+        assert [end["counters"][:2] for end in found["raise"]] == [[4, 2], [6, 3]]
+        assert [end["report"][:2] for end in found["raise"]] == [[2, 2], [3, 2]]
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)

@@ -39,6 +39,19 @@ MISUSES = (
         says='^the gradient of "positions" was dropped after micro-batch 2 of 2 of step 1: ',
         let_pass=(0,),
     ),
+    *(
+        Injection(
+            function=function,
+            stages=(2, 3),
+            error="GradientsZeroedError",
+            says=rf"^{call}\.zero_grad\(\) was called after micro-batch 1 of 2 of step 1: ",
+            block={"reduction": "boundary"},
+        )
+        for function, call in (
+            ("zero_through_the_engine_between", "engine"),
+            ("zero_through_the_optimizer_between", "optimizer"),
+        )
+    ),
 )
 TWINS = (
     Injection(function="zero_between_windows"),
@@ -46,6 +59,7 @@ TWINS = (
     # Nothing is left there that could be lost.
     Injection(function="zero_through_the_module_at_the_boundary", stages=(1, 2, 3)),
     Injection(function="zero_through_the_module_between", stages=(2, 3)),
+    Injection(function="zero_between_windows", stages=(2, 3), block={"reduction": "boundary"}),
 )
 JOBS = jobs_of(*MISUSES, *TWINS)
 
