@@ -21,11 +21,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "config": frozenset({"errors", "batch"}),
     "lint": frozenset({"errors", "batch", "config"}),
     "lsp": frozenset({"errors", "batch", "config", "lint"}),
-    "plan": frozenset({"errors", "batch"}),
+    # Shows results, whatever they are.
+    "reporting": frozenset({"errors"}),
+    "plan": frozenset({"errors", "batch", "reporting"}),
     "engine": frozenset({"errors", "batch", "config"}),
     # Reads the step log that the engine writes, by its keys: on a machine without torch, in any release.
     "steps": frozenset({"errors"}),
-    "compare": frozenset({"errors", "batch", "config", "lint", "plan", "engine"}),
+    "compare": frozenset({"errors", "batch", "config", "lint", "plan", "engine", "reporting"}),
     "cli": ANYTHING,
     "__main__": frozenset({"cli"}),
     # The public names, each imported when it is asked for.
@@ -46,6 +48,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     # The reader of a TOML settings file: tomllib from Python 3.11 on, tomli before.
     "lint": frozenset({"tomllib", "tomli"}),
     "lsp": frozenset({"pygls", "lsprotocol"}),
+    "reporting": frozenset(),
     "plan": frozenset(),
     "engine": frozenset({"torch", "deepspeed"}),
     "steps": frozenset(),

@@ -122,6 +122,7 @@ def _request(options: dict[str, Any], launcher: Launcher) -> Any:
         baselines=options["baselines"],
         variations=options["vary"],
         splits=options["splits"],
+        coalesce=options["coalesce"],
         micro_batch_size=options["micro_batch"],
         gradient_accumulation_steps=options["accumulation"],
         steps=options["steps"],

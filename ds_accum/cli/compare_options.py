@@ -86,6 +86,13 @@ _OPTIONS = (
         help="Micro batch x accumulation, of one global batch: 4x8,8x4.",
     ),
     option(
+        "--coalesce",
+        is_flag=True,
+        section=_VARIANTS,
+        help="Also ZeRO-2 and 3 under engine.coalesce_grad_reduction(), which reduces once a step instead of in each"
+        " micro-batch.",
+    ),
+    option(
         "--world-size",
         type=int,
         callback=read_size,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ds_accum.compare.formulas import is_coalesced
 from ds_accum.compare.measures import formula_differences, passed_bytes, ring_bytes, same_training, variants_by_name
-from ds_accum.compare.numbers import bytes_text, count_text, listed, times_text
 from ds_accum.compare.result import Comparison, VariantResult
 from ds_accum.compare.spec import Variant
+from ds_accum.reporting.numbers import bytes_text, count_text, listed, times_text
 
 __all__ = ["differences", "sentences"]
 

@@ -26,7 +26,7 @@ from typing import Any
 from ds_accum.compare.result import CollectiveCount, CollectiveKind, Moment
 from ds_accum.compare.spec import Dtype, RunSpec, Variant
 
-__all__ = ["dtype_of", "expected_communication", "is_coalesced"]
+__all__ = ["dtype_of", "expected_communication", "is_coalesced", "totals_moment"]
 
 _ELEMENT_SIZES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -325,12 +325,19 @@ def _counts(
     """A whole step: what each micro-batch does, A - 1 times before the boundary and once at it."""
     before = variant.gradient_accumulation_steps - 1
     at_boundary = [*each_micro_batch, *([reduce_at_boundary] if reduce_at_boundary else [])]
-    at_boundary += _totals(spec) if variant.engine == "token" else ()
+    totals = list(_totals(spec)) if variant.engine == "token" else []
+    sent = totals_moment(variant)
     return (
         *_summed("micro-batch", each_micro_batch, times=before),
-        *_summed("boundary", at_boundary),
-        *_summed("step", in_step),
+        *_summed("boundary", [*at_boundary, *totals] if sent == "boundary" else at_boundary),
+        *_summed("step", [*totals, *in_step] if sent == "step" else in_step),
     )
+
+
+def totals_moment(variant: Variant) -> Moment:
+    """When ds-accum's totals travel: during the last backward, or, where the training loop holds reductions back and so
+    no backward is known to be the last, in the step."""
+    return "step" if variant.coalesce else "boundary"
 
 
 def _summed(moment: Moment, calls: Sequence[_Call], *, times: int = 1) -> Iterator[CollectiveCount]:

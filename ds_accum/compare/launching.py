@@ -60,10 +60,17 @@ class Launch:
         self.failure: str | None = None
 
     def __enter__(self) -> Launch:
-        self.folder = Path(tempfile.mkdtemp(prefix="ds-accum-compare-", dir=self._launcher.folder)).absolute()
+        parent = Path(self._launcher.folder or tempfile.gettempdir())
         try:
-            self._reader = EventReader(self.folder / "events.jsonl")
-            write_job(self.folder, self._job, self._spec)
+            self.folder = Path(tempfile.mkdtemp(prefix="ds-accum-compare-", dir=parent)).absolute()
+        except OSError as error:
+            raise _unwritable(parent, error) from error
+        try:
+            try:
+                self._reader = EventReader(self.folder / "events.jsonl")
+                write_job(self.folder, self._job, self._spec)
+            except OSError as error:
+                raise _unwritable(parent, error) from error
             self._start()
         except BaseException:
             self._end()
@@ -215,6 +222,14 @@ class Launch:
 
     def _end_of_errors(self, place: int) -> str:
         return end_of(self._errors_of(place))
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError.because(
+        f"can't write the job of a launch to {folder}",
+        error,
+        remedy="make room there, or name another folder with --shared-dir or TMPDIR",
+    )
 
 
 def _below(end: str, sentence: str) -> str:

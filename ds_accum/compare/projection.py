@@ -26,8 +26,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ds_accum.compare.formulas import totals_moment
 from ds_accum.compare.measures import ring_bytes, variants_by_name
-from ds_accum.compare.result import CollectiveCount, Comparison
+from ds_accum.compare.result import CollectiveCount, Comparison, Moment
 from ds_accum.compare.spec import Variant
 from ds_accum.errors import UsageError
 
@@ -146,20 +147,25 @@ def _scaled(
     for count in counts:
         calls, size = count.calls, count.bytes
         if count.kind == "all-gather":
-            if variant.engine == "token" and count.moment == "boundary" and calls >= 1 and size >= _TOTALS_BYTES:
-                yield from _totals(world)
+            if (
+                variant.engine == "token"
+                and count.moment == totals_moment(variant)
+                and calls >= 1
+                and size >= _TOTALS_BYTES
+            ):
+                yield from _totals(world, count.moment)
                 calls, size = calls - 1, size - _TOTALS_BYTES
             size = size * measured / world
         if calls:
             yield CollectiveCount(kind=count.kind, moment=count.moment, calls=calls, bytes=size)
 
 
-def _totals(world: int) -> Iterator[CollectiveCount]:
+def _totals(world: int, moment: Moment) -> Iterator[CollectiveCount]:
     """What ds-accum's own exchange is there (ds_accum/engine/totals.py)."""
     if world <= _MOST_RANKS_GATHERED:
-        yield CollectiveCount(kind="all-gather", moment="boundary", calls=1.0, bytes=float(_TOTALS_BYTES))
+        yield CollectiveCount(kind="all-gather", moment=moment, calls=1.0, bytes=float(_TOTALS_BYTES))
     else:
-        yield CollectiveCount(kind="all-reduce", moment="boundary", calls=2.0, bytes=_TOTALS_BYTES * 1.5)
+        yield CollectiveCount(kind="all-reduce", moment=moment, calls=2.0, bytes=_TOTALS_BYTES * 1.5)
 
 
 def _messages(counts: Sequence[CollectiveCount], world: int) -> tuple[float, float]:

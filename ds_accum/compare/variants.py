@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ds_accum.batch import BatchLedger
+from ds_accum.compare.formulas import is_coalesced
 from ds_accum.compare.spec import Dtype, EngineKind, RunSpec, Variant, Workload
 from ds_accum.compare.varying import Variation, combinations, set_values, short_names
 from ds_accum.config.document import read_bytes
@@ -64,6 +65,9 @@ class Request:
     baselines: Sequence[EngineKind] = ("ddp", "fsdp", "single")
     variations: Sequence[Variation] = ()
     splits: Sequence[Split] = ()
+    coalesce: bool = False
+    """Also each variant of ZeRO-2 and 3 with a training loop that holds its reductions back to the boundary."""
+
     micro_batch_size: int | None = None
     gradient_accumulation_steps: int | None = None
     steps: int = 10
@@ -214,7 +218,7 @@ def _deepspeed_variants(values: Mapping[str, Any], splits: Sequence[Split], requ
                     if name in seen:
                         continue
                     seen.add(name)
-                    yield Variant(
+                    variant = Variant(
                         name=name,
                         engine=engine,
                         stage=stage,
@@ -223,6 +227,10 @@ def _deepspeed_variants(values: Mapping[str, Any], splits: Sequence[Split], requ
                         config=_config(values, stage, engine, split, varied, request),
                         varied=varied,
                     )
+                    yield variant
+                    # ZeRO 0 and 1 reduce at the boundary anyway; so does a config that asks us for it.
+                    if request.coalesce and stage in (2, 3) and not is_coalesced(variant):
+                        yield replace(variant, name=f"{name} coalesced", coalesce=True)
 
 
 def _baselines(splits: Sequence[Split], request: Request) -> Iterator[Variant]:

@@ -25,9 +25,9 @@ from ds_accum.compare.measures import (
     sign_test,
     variants_by_name,
 )
-from ds_accum.compare.numbers import bytes_text, error_text, listed, seconds_text, times_text
 from ds_accum.compare.result import Comparison, VariantResult
 from ds_accum.compare.spec import Dtype
+from ds_accum.reporting.numbers import bytes_text, error_text, listed, seconds_text, times_text
 
 __all__ = ["Sentence", "Tone", "verdict"]
 

@@ -61,7 +61,7 @@ def take_in(
         MicroBatch(
             num_tokens=count,
             denominator=denominator,
-            loss=loss.value.to(torch.float64).reshape(()),
+            loss=loss.value,
             # A sum over no token is 0: one that is not finite is never harmless.
             zero_if_empty=not is_sum and loss.zero_if_empty,
         )

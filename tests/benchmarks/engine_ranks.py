@@ -15,6 +15,9 @@ import torch.distributed as dist
 from torch import nn
 
 WIDTH, BLOCKS, VOCABULARY = 256, 4, 2000
+LEAST_TOKENS = 8
+"""Of a micro-batch: few enough for a CPU without bf16 instructions, where sixteen micro-batches of more take seconds."""
+
 COUNTED = 0.6
 """Share of a sequence that counts."""
 
@@ -92,11 +95,15 @@ class Ways:
         import ds_accum
 
         self.accumulation = case["accumulation"]
-        self.tokens = tokens
-        self.labels = tokens.masked_fill(torch.arange(tokens.shape[1]) >= int(COUNTED * tokens.shape[1]), -100)
+        self.set_tokens(tokens)
         self.engines = {
             name: build(case, ds_accum.initialize if name == "ds-accum" else deepspeed.initialize) for name in names
         }
+
+    def set_tokens(self, tokens: torch.Tensor) -> None:
+        """The micro-batch, [1, T], that every way is given again and again."""
+        self.tokens = tokens
+        self.labels = tokens.masked_fill(torch.arange(tokens.shape[1]) >= int(COUNTED * tokens.shape[1]), -100)
 
     def window(self, name: str) -> None:
         """One optimizer step."""
@@ -143,18 +150,31 @@ def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
 
 
 def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
-    """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same on all ranks."""
+    """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same T on all ranks.
+
+    A window takes a fixed time, its update above all, and one that grows with T.
+    """
     generator = torch.Generator().manual_seed(rank)
-    small = torch.randint(0, VOCABULARY, (1, 64), generator=generator)
-    ways = Ways(case, small, ["stock"])
+    ways = Ways(case, torch.zeros(1, LEAST_TOKENS, dtype=torch.long), ["stock"])
+    shortest = _seconds_of_a_window(ways, LEAST_TOKENS)
+    length = LEAST_TOKENS
+    if shortest < case["seconds"]:
+        longer = _seconds_of_a_window(ways, 8 * LEAST_TOKENS)
+        seconds_per_token = max((longer - shortest) / (7 * LEAST_TOKENS), 1e-6)
+        length += int((1.1 * case["seconds"] - shortest) / seconds_per_token)
+    return torch.randint(0, VOCABULARY, (1, length), generator=generator)
+
+
+def _seconds_of_a_window(ways: Ways, length: int) -> float:
+    """Of stock DeepSpeed, with so many tokens a micro-batch, on the slower rank."""
+    ways.set_tokens(torch.zeros(1, length, dtype=torch.long))
     ways.window("stock")
     start = time.perf_counter()
     for _ in range(3):
         ways.window("stock")
     longest = torch.tensor([(time.perf_counter() - start) / 3])
     dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-    factor = max(1.0, 1.3 * case["seconds"] / float(longest))
-    return torch.randint(0, VOCABULARY, (1, 64 * int(factor + 1)), generator=generator)
+    return float(longest)
 
 
 @contextmanager

@@ -160,6 +160,12 @@ def test_a_loop_that_coalesces_by_itself_reduces_once(stage: int, totals: Counts
     assert counts.get(("boundary", "all-gather")) == totals.get(("boundary", "all-gather"))
 
 
+def test_the_totals_travel_in_the_step_where_no_backward_is_known_to_be_the_last() -> None:
+    looped = expected(dataclasses.replace(variant("token", stage=2), coalesce=True))
+    (calls, size) = GATHER[("step", "all-gather")]
+    assert looped == {**REDUCE, **NORM, ("step", "all-gather"): (calls + 1, size + 64)}
+
+
 def test_stock_deepspeed_does_not_heed_the_block_of_ds_accum() -> None:
     assert expected(variant(stage=2, ds_accum={"reduction": "boundary"})) == expected(variant(stage=2))
 

@@ -72,6 +72,20 @@ def test_what_is_given_twice_is_compared_once() -> None:
     assert names(spec) == ["zero-1 token", "ddp"]
 
 
+def test_a_loop_that_coalesces_stands_beside_each_stage_that_reduces_in_every_micro_batch() -> None:
+    held = parse_variation("ds_accum.reduction=boundary")
+    plain = make_spec(Request(baselines=(), coalesce=True)).variants
+    assert [variant.name for variant in plain if variant.coalesce] == [
+        "zero-2 stock coalesced",
+        "zero-2 token coalesced",
+        "zero-3 stock coalesced",
+        "zero-3 token coalesced",
+    ]
+    assert len(plain) == 12
+    asked = make_spec(Request(stages=(2,), engines=("token",), baselines=(), coalesce=True, variations=(held,)))
+    assert [variant.coalesce for variant in asked.variants] == [False]
+
+
 def test_nothing_to_compare_is_an_error() -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
         make_spec(Request(engines=(), baselines=()))

@@ -23,9 +23,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from ds_accum.compare.measures import by_kind_and_moment, quartiles, variants_by_name
-from ds_accum.compare.numbers import bytes_text, seconds_text
 from ds_accum.compare.reports.sections import FigureName
 from ds_accum.compare.result import Comparison, StepResult, VariantResult
+from ds_accum.reporting.numbers import bytes_text, seconds_text
 
 __all__ = ["DRAWINGS", "svg"]
 

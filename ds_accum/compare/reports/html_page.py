@@ -6,18 +6,15 @@ Light or dark as the reader's system, wide or narrow, on paper. Needs matplotlib
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
-from html import escape
-from itertools import groupby
+from collections.abc import Iterator
 
 from ds_accum.compare.projection import Projection, project
 from ds_accum.compare.reports.sections import FigureName, Section, sections
-from ds_accum.compare.reports.style import STYLE
-from ds_accum.compare.reports.tables import Table, run_facts, summary_table
+from ds_accum.compare.reports.tables import run_facts, summary_table
 from ds_accum.compare.result import Comparison
 from ds_accum.compare.verdict import verdict
 from ds_accum.errors import UsageError
+from ds_accum.reporting.html_page import page, table_html, text_html
 
 __all__ = ["render_html"]
 
@@ -36,30 +33,14 @@ def render_html(comparison: Comparison, *, projection: Projection | None = None)
     body = "\n".join(
         (
             _verdict(comparison),
-            _table(summary_table(comparison)),
+            table_html(summary_table(comparison), cell_html=_marked),
             *(_section(comparison, section) for section in sections(comparison, steps, projection)),
             *_failures(comparison),
             _run(comparison),
             _configs(comparison),
         )
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>ds-accum compare</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-<h1>{_text(_title(comparison))}</h1>
-{body}
-</main>
-</body>
-</html>
-"""
+    return page(_title(comparison), body, short_title="ds-accum compare")
 
 
 def _title(comparison: Comparison) -> str:
@@ -76,14 +57,15 @@ def _verdict(comparison: Comparison) -> str:
     items, topic = [], ""
     for sentence in verdict(comparison):
         heading = "" if sentence.topic == topic else f"<b>{sentence.topic}</b> "
-        items.append(f'<li class="{sentence.tone}">{heading}{_text(sentence.text)}</li>\n')
+        items.append(f'<li class="{sentence.tone}">{heading}{text_html(sentence.text)}</li>\n')
         topic = sentence.topic
     return f'<ul class="verdict">\n{"".join(items)}</ul>'
 
 
 def _section(comparison: Comparison, section: Section) -> str:
     drawn = "" if section.figure is None else _figure(comparison, section.figure)
-    return f"<section>\n<h2>{_text(section.title)}</h2>\n{drawn}{_table(section.table)}\n</section>"
+    table = table_html(section.table, cell_html=_marked)
+    return f"<section>\n<h2>{text_html(section.title)}</h2>\n{drawn}{table}\n</section>"
 
 
 def _figure(comparison: Comparison, name: FigureName) -> str:
@@ -104,51 +86,28 @@ def _figure(comparison: Comparison, name: FigureName) -> str:
     )
 
 
-def _table(table: Table) -> str:
-    """Scrolls by itself where it is wider than the screen."""
-    words = [' class="word"' if table.is_word(column) else "" for column in range(len(table.headings))]
-    head = "".join(
-        f'<th scope="col"{word}>{_text(cell)}</th>' for cell, word in zip(table.headings, words, strict=True)
-    )
-    body = "\n".join(_rows(table.rows, words))
-    note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
-    return (
-        f'<div class="scroll" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
-    )
-
-
-def _rows(rows: Sequence[tuple[str, ...]], words: list[str]) -> Iterator[str]:
-    """Rows that follow upon each other under the same name share it."""
-    for name, group in groupby(rows, key=lambda row: row[0]):
-        same = list(group)
-        span = f' rowspan="{len(same)}"' if len(same) > 1 else ""
-        for index, (_, *cells) in enumerate(same):
-            heading = "" if index else f'<th scope="row"{span} class="word">{_text(name)}</th>'
-            inside = "".join(f"<td{word}>{_marked(cell)}</td>" for cell, word in zip(cells, words[1:], strict=True))
-            yield f"<tr>{heading}{inside}</tr>"
-
-
 _BAD_WORDS = ("differs", "failed", "refused", "unfinished", "changes the step")
 
 
 def _marked(cell: str) -> str:
     if cell == "agrees" or cell.startswith("stopped"):
-        return f'<span class="good">{_text(cell)}</span>'
-    return f'<span class="bad">{_text(cell)}</span>' if cell.startswith(_BAD_WORDS) else _text(cell)
+        return f'<span class="good">{text_html(cell)}</span>'
+    return f'<span class="bad">{text_html(cell)}</span>' if cell.startswith(_BAD_WORDS) else text_html(cell)
 
 
 def _failures(comparison: Comparison) -> Iterator[str]:
     found = [(result.name, result.status, result.failure) for result in comparison.results if result.failure]
     if found:
         inside = "\n".join(
-            f"<h3>{_text(name)}: {status}</h3>\n<pre>{_text(why)}</pre>" for name, status, why in found if why
+            f"<h3>{text_html(name)}: {status}</h3>\n<pre>{text_html(why)}</pre>" for name, status, why in found if why
         )
         yield f"<section>\n<h2>What went wrong</h2>\n{inside}\n</section>"
 
 
 def _run(comparison: Comparison) -> str:
-    facts = "".join(f"<dt>{_text(heading)}</dt><dd>{_text(text)}</dd>\n" for heading, text in run_facts(comparison))
+    facts = "".join(
+        f"<dt>{text_html(heading)}</dt><dd>{text_html(text)}</dd>\n" for heading, text in run_facts(comparison)
+    )
     return f"<section>\n<h2>What was run</h2>\n<dl>\n{facts}</dl>\n</section>"
 
 
@@ -161,12 +120,6 @@ def _configs(comparison: Comparison) -> str:
     if not alike:
         return ""
     inside = "\n".join(
-        f"<h3>{_text(', '.join(names))}</h3>\n<pre>{_text(config)}</pre>" for config, names in alike.items()
+        f"<h3>{text_html(', '.join(names))}</h3>\n<pre>{text_html(config)}</pre>" for config, names in alike.items()
     )
     return f'<section class="configs">\n<h2>Configs, as DeepSpeed was given them</h2>\n{inside}\n</section>'
-
-
-def _text(text: str) -> str:
-    """For the page; a percent sign stays with its number, and a power of ten in one piece."""
-    whole = escape(text).replace(" %", "&nbsp;%")
-    return re.sub(r"\d\.\de-\d+", r'<span class="n">\g<0></span>', whole)

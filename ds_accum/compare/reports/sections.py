@@ -8,7 +8,6 @@ from typing import Literal
 
 from ds_accum.compare.projection import ProjectedStep, Projection
 from ds_accum.compare.reports.tables import (
-    Table,
     communication_table,
     loss_table,
     memory_table,
@@ -18,6 +17,7 @@ from ds_accum.compare.reports.tables import (
     speed_table,
 )
 from ds_accum.compare.result import Comparison
+from ds_accum.reporting.table import Table
 
 __all__ = ["FigureName", "Section", "sections"]
 

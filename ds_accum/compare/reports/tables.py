@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ds_accum.compare.measures import (
     by_kind_and_moment,
@@ -14,12 +13,12 @@ from ds_accum.compare.measures import (
     ring_bytes,
     variants_by_name,
 )
-from ds_accum.compare.numbers import bytes_text, count_text, error_text, loss_text, seconds_text
 from ds_accum.compare.projection import ASSUMPTIONS, ProjectedStep, Projection
 from ds_accum.compare.result import Comparison, VariantResult
+from ds_accum.reporting.numbers import bytes_text, count_text, error_text, loss_text, seconds_text
+from ds_accum.reporting.table import Table
 
 __all__ = [
-    "Table",
     "communication_table",
     "loss_table",
     "memory_table",
@@ -34,21 +33,6 @@ __all__ = [
 
 NONE = "-"
 """Not measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of cells under headings; the first column is the name, the others are numbers unless in `words`."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: frozenset[int] = frozenset({0})
-    """Columns that are text, set to the left."""
-
-    note: str = ""
-
-    def is_word(self, column: int) -> bool:
-        return column in self.words
 
 
 def summary_table(comparison: Comparison) -> Table:

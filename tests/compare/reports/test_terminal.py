@@ -6,7 +6,7 @@ import pytest
 
 from ds_accum.compare.projection import Projection
 from ds_accum.compare.reports import render_terminal
-from ds_accum.compare.reports.terminal import columns_of, padded, printable, shortened
+from ds_accum.reporting.text import columns_of, padded, printable, shortened
 from tests.compare.example import EXAMPLES, comparison, replaced
 
 PROJECTION = Projection(worlds=(64, 16384))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ds_accum.compare.numbers import (
+from ds_accum.reporting.numbers import (
     bytes_text,
     count_text,
     error_text,
