@@ -28,7 +28,7 @@ __all__ = ["AccumulationWindow", "MicroBatch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """What one loss contributes: scalars on the device, the numbers of tokens in float64."""
+    """What one loss contributes. All tensors are float64 scalars on the device."""
 
     num_tokens: Tensor
     """n; NaN where it is not known, which only `micro_batch` allows."""
@@ -37,7 +37,7 @@ class MicroBatch:
     """What the sum of token losses is divided by to give the loss: n for a mean, 1 for a sum."""
 
     loss: Tensor
-    """The loss itself, detached, in its own dtype and of one element."""
+    """The loss itself, detached; of one element."""
 
     zero_if_empty: bool
     """Whether the gradient of a mean over no token is known to be zero, as torch's cross entropy has it."""
@@ -93,7 +93,7 @@ class AccumulationWindow:
         if self.constant is None or not self.micro_batches:
             return torch.tensor(EMPTY_RECORD, dtype=torch.float64, device=self.device)
         counts = torch.stack([micro_batch.num_tokens for micro_batch in self.micro_batches])
-        losses = torch.stack([micro_batch.loss.reshape(()) for micro_batch in self.micro_batches]).to(torch.float64)
+        losses = torch.stack([micro_batch.loss.reshape(()) for micro_batch in self.micro_batches])
         denominators = torch.stack([micro_batch.denominator for micro_batch in self.micro_batches])
         sums, empty = losses * denominators, counts == 0
         # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.

@@ -49,6 +49,8 @@ def answers() -> Answers:
             block = {"counting": {"shift": False}, **({"log": "steps.jsonl"} if log else {})}
             settings = {"stage": stage, "clipping": 100.0, "block": block}
             add(f"report, {log}, ZeRO-{stage}", "report_that_nobody_asks_for", settings=settings)
+    add("loss reduced in place", "loss_reduced_in_place", settings={"stage": 0})
+    add("loss left alone", "loss_left_alone", settings={"stage": 0})
     add("error at the step", "error_at_the_step", settings={"stage": 0})
     for name, arguments in (_NOTHING | _NOTHING_IN_ZERO).items():
         add(f"nothing, {name}", "nothing_on_rank_1", **arguments)
@@ -184,3 +186,9 @@ def test_the_norm_of_a_report_that_nobody_asks_for_is_not_read(stage: int, log: 
         assert found["norm"] == pytest.approx(6.0) and found["same"]
         # One for each line of the log, which rank 0 writes.
         assert found["reads"] == ([2, 2, 2] if log and rank == 0 else [0, 1, 1])
+
+
+def test_the_report_does_not_see_a_loss_that_is_overwritten_after_its_backward(answers: Answers) -> None:
+    alone = answers["loss left alone"].value()
+    assert abs(alone) < 100
+    assert answers["loss reduced in place"].value() == alone

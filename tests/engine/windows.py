@@ -181,3 +181,24 @@ def report_that_nobody_asks_for(arguments: Arguments, rank: int, folder: Path) -
     reports.append(engine.last_step)
     reads.append(len(read))
     return {"reads": reads, "norm": reports[0].grad_norm, "same": reports[0] is reports[1]}
+
+
+def loss_reduced_in_place(arguments: Arguments, rank: int, folder: Path) -> float | None:
+    """The loss in the report of a loop that overwrites each loss after its backward, as to print a mean over ranks."""
+    return _reported_loss(arguments, lambda loss: loss.detach().fill_(1000.0))
+
+
+def loss_left_alone(arguments: Arguments, rank: int, folder: Path) -> float | None:
+    """The same without."""
+    return _reported_loss(arguments, lambda loss: loss)
+
+
+def _reported_loss(arguments: Arguments, after_backward: Callable[[torch.Tensor], Any]) -> float | None:
+    engine = start("ours", accumulation=2, block={"counting": {"shift": False}}, **arguments["settings"])
+    for value in (1.0, 3.0):
+        loss = engine(**batch([value]))
+        engine.backward(loss)
+        after_backward(loss)
+        engine.step()
+    report: StepReport = engine.last_step
+    return report.loss
