@@ -268,18 +268,18 @@ class _Search:
         fitting: list[int] = []
         for group in (several, sizes[len(several) :]):
             low, high = 0, len(group)  # those below `low` fit, those from `high` on do not
+            smallest: tuple[Reason, Miss] | None = None  # why group[high] does not
             while low < high:
                 middle = (low + high) // 2
-                if self._objection(layout, self._sized(layout, way, group[middle])) is None:
+                objection = self._objection(layout, self._sized(layout, way, group[middle]))
+                if objection is None:
                     low = middle + 1
                 else:
-                    high = middle
+                    high, smallest = middle, objection
             fitting += group[:low]
-            if low < len(group):
-                # The smallest that does not fit is the one that misses by least.
-                found = self._objection(layout, self._sized(layout, way, group[low]))
-                assert found is not None, "the search ended on a size that does not fit"
-                reason, miss = found
+            if smallest is not None:
+                # Of those that do not fit the smallest misses by least.
+                reason, miss = smallest
                 self._count(reason, len(group) - low)
                 self._keep_nearer(reason, miss)
         return fitting
