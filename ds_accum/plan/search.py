@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ds_accum.batch import BatchLedger, ParallelLayout
 from ds_accum.batch.divisibility import divisors
@@ -32,6 +33,8 @@ from ds_accum.plan.targets import resolve_target
 from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["default_training", "plan_batch"]
+
+MemoryReason = Literal["memory", "host memory"]
 
 
 def plan_batch(
@@ -267,36 +270,39 @@ class _Search:
         several = [size for size in sizes if size != all_at_once]
         fitting: list[int] = []
         for group in (several, sizes[len(several) :]):
-            low, high = 0, len(group)  # those below `low` fit, those from `high` on do not
-            while low < high:
-                middle = (low + high) // 2
-                if self._objection(layout, self._sized(layout, way, group[middle])) is None:
-                    low = middle + 1
-                else:
-                    high = middle
-            fitting += group[:low]
-            if low < len(group):
-                # The smallest that does not fit is the one that misses by least.
-                found = self._objection(layout, self._sized(layout, way, group[low]))
-                assert found is not None, "the search ended on a size that does not fit"
-                reason, miss = found
-                self._count(reason, len(group) - low)
-                self._keep_nearer(reason, miss)
+            on_gpu = self._leading_that_fit("memory", layout, way, group)
+            fitting += self._leading_that_fit("host memory", layout, way, on_gpu)
         return fitting
 
-    def _objection(self, layout: ParallelLayout, training: TrainingSetup) -> tuple[Reason, Miss] | None:
-        """Which memory is too small, and by how much; None where it fits."""
+    def _leading_that_fit(
+        self, reason: MemoryReason, layout: ParallelLayout, way: TrainingSetup, sizes: Sequence[int]
+    ) -> Sequence[int]:
+        """The sizes, which ascend, up to the first that needs more of one memory than there is; the others count."""
+        available = self.hardware.memory_bytes if reason == "memory" else self.limits.host_memory_bytes
+        if available is None:
+            return sizes
+        low, high = 0, len(sizes)  # those below `low` fit, those from `high` on do not
+        nearest: Miss | None = None
+        while low < high:
+            middle = (low + high) // 2
+            training = self._sized(layout, way, sizes[middle])
+            needed = self._needed_bytes(reason, layout, training)
+            if needed <= available:
+                low = middle + 1
+            else:
+                high, nearest = middle, _miss(layout, training, needed=needed, available=available)
+        if nearest is not None:
+            # Of those that do not fit the smallest misses by least, and it was the last to be tried.
+            self._count(reason, len(sizes) - low)
+            self._keep_nearer(reason, nearest)
+        return sizes[:low]
+
+    def _needed_bytes(self, reason: MemoryReason, layout: ParallelLayout, training: TrainingSetup) -> int:
+        """Of one GPU, or of the host of one node."""
         memory = estimate_memory(self.shape, layout, training)
-        of_host = self.limits.host_memory_bytes
-        on_host = memory.host_bytes * min(self.hardware.gpus_per_node, layout.world_size)
-        needs: tuple[tuple[Reason, int, int | None], ...] = (
-            ("memory", memory.peak_bytes, self.hardware.memory_bytes),
-            ("host memory", on_host, of_host),
-        )
-        for reason, needed, available in needs:
-            if available is not None and needed > available:
-                return reason, _miss(layout, training, needed=needed, available=available)
-        return None
+        if reason == "memory":
+            return memory.peak_bytes
+        return memory.host_bytes * min(self.hardware.gpus_per_node, layout.world_size)
 
     def _keep_nearer(self, reason: Reason, miss: Miss) -> None:
         best = self._nearest.get(reason)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ds_accum.batch import ParallelLayout
@@ -112,6 +112,13 @@ def tried_one_by_one(
             Limits(max_pipeline_parallel_size=2, offload=True),
         ]
     ),
+)
+@example(  # a micro-batch too large for the host, and a larger one too large for the GPU
+    shape=SMALL_WITH_EXPERTS,
+    world=6,
+    batch=18,
+    memory=3_660_979_854,
+    limits=Limits(offload=True, host_memory_bytes=4 * 10**9),
 )
 def test_the_search_finds_what_trying_every_micro_batch_finds(
     shape: ModelShape, world: int, batch: int, memory: int, limits: Limits
