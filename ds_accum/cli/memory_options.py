@@ -36,10 +36,9 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
     if text is None:
         return None
-    from ds_accum.plan.quantities import read_quantity
+    from ds_accum.plan.quantities import read_bytes
 
-    # "80GB" and "80G" are the same: powers of 1,000, as GPUs are sold.
-    return read_quantity(text[:-1] if text[-1:] in "bB" and text[-2:-1] in "kKmMgGtT" else text, name=parameter.opts[0])
+    return read_bytes(text, name=parameter.opts[0])
 
 
 def _read_stage(context: click.Context, parameter: click.Parameter, stage: int | None) -> int | None:

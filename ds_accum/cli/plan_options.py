@@ -146,17 +146,17 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _read_count(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
     if text is None:
         return None
-    from ds_accum.plan.units import parse_count
+    from ds_accum.plan.quantities import read_quantity
 
-    return parse_count(text, name=parameter.opts[0])
+    return read_quantity(text, name=parameter.opts[0])
 
 
 def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
     if text is None:
         return None
-    from ds_accum.plan.units import parse_bytes
+    from ds_accum.plan.quantities import read_bytes
 
-    return parse_bytes(text, name=parameter.opts[0])
+    return read_bytes(text, name=parameter.opts[0])
 
 
 def _read_stages(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:

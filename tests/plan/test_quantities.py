@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ds_accum.errors import UsageError
-from ds_accum.plan.quantities import LARGEST_QUANTITY, read_quantity, read_ratio
+from ds_accum.plan.quantities import LARGEST_QUANTITY, read_bytes, read_quantity, read_ratio
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,36 @@ from ds_accum.plan.quantities import LARGEST_QUANTITY, read_quantity, read_ratio
         ("1.5T", 15 * 10**11),
         (".5M", 500_000),
         ("2G", 2 * 10**9),
+        ("1.5 G", 15 * 10**8),
         (" 12 ", 12),
     ],
 )
 def test_units_are_powers_of_a_thousand(text: str, number: int) -> None:
     assert read_quantity(text, name="parameters") == number
+
+
+@pytest.mark.parametrize(("text", "number"), [("4Mi", 4_194_304), ("4mi", 4_194_304), ("0.5Ki", 512), ("1Ti", 2**40)])
+def test_units_with_an_i_are_powers_of_1024(text: str, number: int) -> None:
+    assert read_quantity(text, name="tokens") == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("80GB", 80 * 10**9), ("80 gib", 80 * 2**30), ("512", 512), ("1.5TB", 15 * 10**11), ("1kB", 1000), ("8b", 8)],
+)
+def test_bytes_are_read_exactly(text: str, number: int) -> None:
+    assert read_bytes(text, name="--gpu-memory") == number
+
+
+@pytest.mark.parametrize("text", ["80G", "80GBB", "GB"])
+def test_bytes_have_the_unit_of_bytes_or_none(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--gpu-memory '{text}' is no number"):
+        read_bytes(text, name="--gpu-memory")
+
+
+def test_half_a_byte_is_refused() -> None:
+    with pytest.raises(UsageError, match="--gpu-memory '0.5B' is not a whole number"):
+        read_bytes("0.5B", name="--gpu-memory")
 
 
 @given(st.integers(1, LARGEST_QUANTITY))
@@ -39,7 +64,7 @@ def test_every_digit_is_kept(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7X", "nan", "inf", "-5", "7BB", "1e", "0x10", "٣", "7 B", "1e9999", "7e-3", "B", "1" * 100]
+    "text", ["", "7X", "nan", "inf", "-5", "7BB", "1e", "0x10", "٣", "7  B", "80GB", "1e9999", "7e-3", "B", "1" * 100]
 )
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="parameters .* is no number") as caught:
