@@ -86,7 +86,8 @@ class AccumulationWindow:
             tokens = micro_batch.num_tokens
             weight = torch.where(tokens > 0, weight / tokens, 1.0)
         # One division: n x (1/D) is not 1 for many n = D.
-        return weight * self.loss_scale / self.constant
+        scaled = weight if self.loss_scale == 1.0 else weight * self.loss_scale
+        return scaled / self.constant
 
     def record(self) -> Tensor:
         """This rank's part of the totals: one float64 for each of RECORD_FIELDS, on the device."""
