@@ -50,7 +50,7 @@ def test_the_cut_is_the_best_of_all_cuts(stages: int, data: st.DataObject) -> No
 
     def rank(layers: tuple[int, ...]) -> tuple[Any, ...]:
         found = loads(layers, layer_times, factors, fixed)
-        return max(found), sum(found), sum(load * load for load in found), layers
+        return max(found), sum(load * load for load in found), layers
 
     best = min(cuts(len(layer_times), stages), key=rank)
     assert cut.layers == best
@@ -91,6 +91,11 @@ def test_a_stage_that_is_30_percent_slower_gets_fewer_layers() -> None:
     factors = [load / now for load, now in zip(cut.loads, times.per_micro_batch, strict=True)]
     before, after = simulate_pipeline(shape, times), simulate_pipeline(shape, times.scaled(factors))
     assert after.step_time < before.step_time
+
+
+def test_a_slow_stage_is_not_relieved_of_more_than_the_pace_asks_for() -> None:
+    cut = move_layers(stage_times(8, slow={3: 1.4}), (6,) * 8)
+    assert cut.layers == (6, 6, 6, 5, 6, 6, 6, 7)
 
 
 def test_what_a_stage_does_besides_layers_stays_where_it_is() -> None:
