@@ -35,7 +35,7 @@ def test_with_both_it_says_the_fewest_and_draws_what_was_asked_for(ds_accum: Any
 def test_a_slow_stage_and_another_cut(ds_accum: Any) -> None:
     finished = ds_accum(*PIPELINE, "--slow", "2:1.3", "--layers", "32", "--activation-bytes", "1.5GB")
     assert "The bubble is 34.4 % of a step" in finished.output
-    assert "Cut into 9, 9, 5 and 9 layers" in finished.output
+    assert "Cut into 8, 9, 6 and 9 layers" in finished.output
     assert "6 GB" in finished.output
 
 

@@ -5,10 +5,11 @@ A cut gives stage s its k_s >= 1 next layers, in order. It then takes
     load_s = factor_s x (the sum of the times of its layers) + fixed_s
 
 per micro-batch: `factor_s` is how slow the stage is, `fixed_s` what it does besides layers (the logits, on the last).
-The best cut has the least max(load), which sets the pace of every schedule; of those the most even loads, by the sum of
-their squares, then the fewest layers on the first stages, which hold the most micro-batches. (To relieve a slow stage of
-more than the pace asks for would fill and drain a little faster, but crowd the others' memory and waste its GPU.) Exact:
-the least maximum by bisection over whole numbers, the rest by dynamic programming, as sums of one term a stage.
+The best cut has the least max(load), which sets the pace of every schedule; of those the most even numbers of layers,
+by the sum of their squares, as layers take memory; then the fewest on the first stages, which hold the most
+micro-batches. (To relieve a slow stage of more than the pace asks for would fill and drain a little faster, but waste
+its GPU and crowd the others'.) Exact: the least maximum by bisection over whole numbers, the rest by dynamic
+programming.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def _reach(sums: Sequence[int], weight: int, constant: int, most: int, start: in
 
 
 def _most_even(sums: Sequence[int], weights: Sequence[int], constants: Sequence[int], most: int) -> tuple[int, ...]:
-    """Of the cuts with no load above `most`: the least sum of squares, then the fewest first."""
+    """Of the cuts with no load above `most`: the least sum of squared layers, then the fewest first."""
     num_layers, stages = len(sums) - 1, len(weights)
     # From layer i on, over the stages from s on: the sum of squares of the best, and the layers stage s takes in it.
     best: dict[int, int] = {num_layers: 0}
@@ -173,8 +174,7 @@ def _most_even(sums: Sequence[int], weights: Sequence[int], constants: Sequence[
                 rest = best.get(end)
                 if rest is None:
                     continue
-                load = weights[stage] * (sums[end] - sums[start]) + constants[stage]
-                value = rest + load * load
+                value = rest + (end - start) ** 2
                 if start not in now or value < now[start]:
                     now[start], chosen[start] = value, end - start
         best = now

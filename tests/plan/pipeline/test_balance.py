@@ -50,7 +50,7 @@ def test_the_cut_is_the_best_of_all_cuts(stages: int, data: st.DataObject) -> No
 
     def rank(layers: tuple[int, ...]) -> tuple[Any, ...]:
         found = loads(layers, layer_times, factors, fixed)
-        return max(found), sum(load * load for load in found), layers
+        return max(found), sum(count * count for count in layers), layers
 
     best = min(cuts(len(layer_times), stages), key=rank)
     assert cut.layers == best
@@ -85,7 +85,7 @@ def test_a_stage_that_is_30_percent_slower_gets_fewer_layers() -> None:
     times = stage_times(4, slow={2: 1.3})
     cut = move_layers(times, (8, 8, 8, 8))
     # A layer takes 3/8 on a fast stage: 9 of them 3.375, where the slow stage took 3.9 for its 8.
-    assert cut.layers == (9, 9, 5, 9)
+    assert cut.layers == (8, 9, 6, 9)
     assert cut.slowest == Fraction("3.375")
     shape = PipelineShape(schedule="1f1b", stages=4, micro_batches=32)
     factors = [load / now for load, now in zip(cut.loads, times.per_micro_batch, strict=True)]
