@@ -9,9 +9,12 @@ then data parallel, pipeline stages farthest apart. So each group has a stride a
     sequence       tensor                                      sequence
     context        tensor x sequence                           context
     data           tensor                                      data x context x sequence
-    expert         tensor                                      expert
-    expert data    tensor x expert                             stage / (expert x expert tensor)
+    expert         expert tensor                               expert
+    expert data    expert tensor x expert                      stage / (expert x expert tensor)
     pipeline       world / pipeline                            pipeline
+
+The groups of experts are DeepSpeed's default ones (0.19.8, utils/groups.py, `_create_expert_and_data_parallel`): they
+pay no heed to tensor parallel unless experts are cut themselves, so that neighbours hold different experts.
 
 A group lies within a node where stride x size <= GPUs per node. Else k = GPUs per node / stride of its ranks share a
 node (at least 1), whose network ports a ring can use side by side, up to `ports_of_a_ring` of them:
@@ -41,12 +44,14 @@ def stride_of(group: Group, layout: ParallelLayout) -> int:
     match group:
         case "tensor":
             return 1
-        case "sequence" | "data" | "expert":
+        case "sequence" | "data":
             return tensor
         case "context":
             return tensor * layout.sequence_parallel_size
+        case "expert":
+            return layout.expert_tensor_parallel_size
         case "expert data":
-            return tensor * layout.expert_parallel_size
+            return layout.expert_tensor_parallel_size * layout.expert_parallel_size
         case "pipeline":
             return layout.pipeline_stage_size
 
