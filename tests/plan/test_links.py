@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -137,10 +139,19 @@ def test_a_group_of_one_rank_a_node_has_one_port_whatever_is_allowed() -> None:
 
 def test_an_all_to_all_sends_only_a_part_between_nodes() -> None:
     layout = ParallelLayout(world_size=8)
-    # 7/8 of 800 bytes; half of the ranks are in the other node, so that 10 bytes a second carry 20.
+    # 4 of the 7 parts of 100 bytes go to the other node at 10 bytes a second.
     assert call_seconds(
         "all-to-all", "expert", ranks=8, input_bytes=800, layout=layout, hardware=GPU, share_of_peak=1.0
-    ) == (35.0, 5.0)
+    ) == (40.0, 5.0)
+
+
+def test_an_all_to_all_between_lone_ranks_moves_at_the_speed_between_nodes() -> None:
+    layout = ParallelLayout(world_size=2, expert_parallel_size=2)
+    lone = replace(GPU, gpus_per_node=1)
+    moving, _ = call_seconds(
+        "all-to-all", "expert", ranks=2, input_bytes=800, layout=layout, hardware=lone, share_of_peak=1.0
+    )
+    assert moving == 40.0
 
 
 def test_pieces_multiply_the_waiting_alone() -> None:
