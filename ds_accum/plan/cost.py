@@ -17,8 +17,9 @@ The slowest pipeline stage sets the pace. With A micro-batches of b samples thro
                host: gradients there and parameters back over its link, and DeepSpeed's CPU Adam
 
 What hides behind what: ZeRO-3 gathers and reduces behind the micro-batch's arithmetic, ZeRO-2 reduces behind its
-backward (with `overlap_comm`), ring attention's sends behind the arithmetic; each up to `overlapped_share`. Everything
-else waits. All that is assumed is in `CostAssumptions`.
+backward (with `overlap_comm`), ring attention's sends behind the arithmetic; each up to `overlapped_share`. The ring
+comes first, evenly over the micro-batch, and ZeRO hides behind what it leaves. Everything else waits. All that is
+assumed is in `CostAssumptions`.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ class StagePace:
         )
         arithmetic = compute + recompute
         ring = _exposed(context, behind=arithmetic, share=self.overlapped_share)
-        data = _exposed(self.data_parallel_each, behind=arithmetic * self.hidden_behind, share=self.overlapped_share)
+        left = arithmetic - (context - ring)
+        data = _exposed(self.data_parallel_each, behind=left * self.hidden_behind, share=self.overlapped_share)
         every = (arithmetic + tensor + sequence + ring + expert + pipeline) + data
         times = gradient_accumulation_steps
         return StepTime(

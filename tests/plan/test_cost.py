@@ -215,6 +215,20 @@ def test_what_hides_behind_arithmetic_is_no_more_than_there_is_of_it() -> None:
     assert small.data_parallel_seconds == pytest.approx(pace.data_parallel_each - small.compute_seconds)
 
 
+@pytest.mark.parametrize(("stage", "part"), [(2, 2 / 3), (3, 1.0)])
+def test_zero_hides_behind_what_ring_attention_leaves_of_the_arithmetic(stage: int, part: float) -> None:
+    layout = ParallelLayout(world_size=64, context_parallel_size=4)
+    training = setup(zero_stage=stage, overlap_comm=True)
+    (pace,) = paces_of(gpt(heads=32, hidden_size=4096, num_layers=36), layout, training, A100, EXACT)
+    step = pace.step(micro_batch_size=1, gradient_accumulation_steps=1)
+    ring = sum(pace.context_parallel)
+    of_ring = ring - step.sequence_parallel_seconds
+    of_zero = pace.data_parallel_each + pace.data_parallel_once - step.data_parallel_seconds
+    assert of_ring > 0
+    assert of_zero == pytest.approx(part * (step.compute_seconds - of_ring))
+    assert of_ring + of_zero <= step.compute_seconds * (1 + 1e-12)
+
+
 def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     def update(**changes: object) -> StepTime:
         training = setup(zero_stage=3, **changes)
