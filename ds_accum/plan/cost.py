@@ -33,6 +33,7 @@ from ds_accum.errors import UsageError
 from ds_accum.plan.communication import RankShare, Transfer, rank_share, replica_size, step_communication
 from ds_accum.plan.hardware import Hardware
 from ds_accum.plan.links import call_seconds
+from ds_accum.plan.memory.optimizer_state import place_of_state
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 
@@ -376,7 +377,7 @@ def _update(
     if training.offload_parameters != "none":
         gathers = 2 if share.parameters + share.expert_parameters > training.max_live_parameters else 1
         each += gathers * of_rank * size / host
-    if training.offload_optimizer == "none":
+    if place_of_state(training) == "device":
         return of_rank * _UPDATE_BYTES / (hardware.memory_bytes_per_second * assumptions.memory_share_of_peak), each
     # Stages 2 and 3 send each micro-batch's gradients to the host, where they add up; stage 1 once.
     if training.zero_stage >= 2:

@@ -246,6 +246,15 @@ def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     assert optimizer.update_seconds > SMALL.parameters / 4e9
 
 
+def test_the_update_stays_on_the_gpu_where_bf16_optimizer_is_asked_for_nvme() -> None:
+    def seconds(place: str) -> float:
+        training = setup(grad_accum_dtype="fp32", offload_optimizer=place)
+        layout = ParallelLayout(world_size=8)
+        return time_of(SMALL, layout, training, micro_batch_size=1, gradient_accumulation_steps=4).update_seconds
+
+    assert seconds("none") == seconds("nvme") < seconds("cpu")
+
+
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan"), float("inf")])
 def test_a_share_outside_0_to_1_is_refused(value: float) -> None:
     with pytest.raises(UsageError, match="compute share of peak must be above 0 and at most 1"):

@@ -22,7 +22,7 @@ from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory.gradients import SUB_GROUP, during_backward
 from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import ALWAYS, Line, Moment, make_line
-from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
+from ds_accum.plan.memory.optimizer_state import place_of_state, uses_bf16_optimizer
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
 
 __all__ = ["buffer_lines"]
@@ -49,7 +49,7 @@ def buffer_lines(held: Holdings, layout: ParallelLayout, training: TrainingSetup
         yield from _stage_3(held, training)
     else:
         yield from _stage_1_or_2(held, training)
-    if training.offload_optimizer != "none" and training.zero_stage in (1, 2):
+    if training.zero_stage in (1, 2) and place_of_state(training) == "host":
         yield from _staging(held, training)
     if training.zero_stage == 3:
         yield from _nvme(held, training)

@@ -376,3 +376,17 @@ def test_the_gradient_of_a_tied_output_waits_for_that_of_the_embedding() -> None
     assert waiting(ParallelLayout(world_size=4)) == [2 * shape.vocabulary_size * shape.hidden_size]
     # On the two ends of a pipeline each has its own copy.
     assert waiting(ParallelLayout(world_size=4, pipeline_parallel_size=4)) == []
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_bf16_optimizer_keeps_its_state_on_the_gpu_where_nvme_is_asked_for(pipeline: int) -> None:
+    layout = ParallelLayout(world_size=8, pipeline_parallel_size=pipeline)
+    kept, on_nvme, on_host = (
+        estimate_memory(LLAMA, layout, training(grad_accum_dtype="fp32", offload_optimizer=place))
+        for place in ("none", "nvme", "cpu")
+    )
+    assert on_nvme.stages == kept.stages
+    assert (on_nvme.host_bytes, on_nvme.nvme_bytes) == (0, 0)
+    assert on_host.host_bytes > 0
+    # Without float32 accumulation it is no BF16_Optimizer, and NVMe is taken for the host.
+    assert estimate_memory(LLAMA, layout, training(offload_optimizer="nvme")).host_bytes > 0
