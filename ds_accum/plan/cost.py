@@ -35,7 +35,7 @@ from ds_accum.plan.hardware import Hardware
 from ds_accum.plan.links import call_seconds
 from ds_accum.plan.memory.optimizer_state import place_of_state
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
+from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
 
 __all__ = [
     "PARTS",
@@ -288,7 +288,7 @@ def _seconds_of(
         hardware=hardware,
         share_of_peak=assumptions.link_share_of_peak,
         ports_of_a_ring=assumptions.ports_of_a_ring,
-        pieces=_pieces(transfer, share, training, assumptions) if is_zero else 1,
+        pieces=_pieces(transfer, share, layout, training, assumptions) if is_zero else 1,
     )
     if is_zero or transfer.name == "tied embedding gradients":
         is_gradient = transfer.name.endswith("gradients")
@@ -298,10 +298,17 @@ def _seconds_of(
     return transfer.group, transfer.times * waiting, transfer.times * moving
 
 
-def _pieces(transfer: Transfer, share: RankShare, training: TrainingSetup, assumptions: CostAssumptions) -> int:
+def _pieces(
+    transfer: Transfer,
+    share: RankShare,
+    layout: ParallelLayout,
+    training: TrainingSetup,
+    assumptions: CostAssumptions,
+) -> int:
     """Calls that DeepSpeed makes of one: buckets or, of ZeRO-3's gathers, modules and prefetches."""
-    elements = transfer.bytes_each // training.element_bytes
-    if training.zero_stage == 3 and not transfer.name.endswith("gradients"):
+    is_gradient = transfer.name.endswith("gradients")
+    elements = transfer.bytes_each // ELEMENT_BYTES[sent_dtype(layout, training) if is_gradient else training.dtype]
+    if training.zero_stage == 3 and not is_gradient:
         whole = elements * transfer.ranks
         by_prefetch = ceil(whole / max(1, training.prefetch_bucket_size))
         return max(1, min(by_prefetch, assumptions.gathers_per_layer * max(1, share.num_layers)))

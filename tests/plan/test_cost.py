@@ -229,6 +229,30 @@ def test_zero_hides_behind_what_ring_attention_leaves_of_the_arithmetic(stage: i
     assert of_ring + of_zero <= step.compute_seconds * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_gradients_of_twice_the_bytes_take_as_many_buckets(stage: int) -> None:
+    instant = replace(A100, intra_node_bytes_per_second=1e23, inter_node_bytes_per_second=1e23)
+    shape, layout = gpt(heads=32, hidden_size=4096, num_layers=36), ParallelLayout(world_size=64)
+    waits = []
+    for sent in ("bf16", "fp32"):
+        (pace,) = paces_of(shape, layout, setup(zero_stage=stage, communication_dtype=sent), instant, EXACT)
+        waits.append(pace.data_parallel_each + pace.data_parallel_once)
+    assert waits[0] == pytest.approx(waits[1], rel=1e-6)
+
+
+def test_gradients_are_timed_in_the_dtype_that_they_are_sent_in() -> None:
+    shape = gpt(heads=32, hidden_size=4096, num_layers=36)
+
+    def seconds(sequence: int, sent: str | None) -> float:
+        layout = ParallelLayout(world_size=64, sequence_parallel_size=sequence)
+        (pace,) = paces_of(shape, layout, setup(communication_dtype=sent), A100, EXACT)
+        return pace.data_parallel_once
+
+    assert seconds(1, None) == seconds(1, "bf16") < seconds(1, "fp32")
+    # Ulysses sends in float32 unless told otherwise.
+    assert seconds(2, "bf16") < seconds(2, None) == seconds(2, "fp32")
+
+
 def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     def update(**changes: object) -> StepTime:
         training = setup(zero_stage=3, **changes)

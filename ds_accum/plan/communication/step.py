@@ -26,7 +26,7 @@ from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, 
 from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
 from ds_accum.plan.memory.stages import Stage, stages_of
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
+from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
 
 __all__ = ["StepCommunication", "replica_size", "step_communication"]
 
@@ -68,13 +68,10 @@ def step_communication(
     training: TrainingSetup,
     *,
     pipeline_stage: int | None = None,
-    gradient_dtype: Dtype | None = None,
     coalesced: bool = False,
 ) -> StepCommunication:
     """The transfers of one rank; `coalesced`: ZeRO-2 and 3 reduce at the accumulation boundary alone.
 
-    Gradients are sent in `gradient_dtype`; None is what DeepSpeed 0.19.8 does: in the dtype of the parameters, with
-    sequence parallel in float32 (runtime/engine.py:1719-1731, 2182 and runtime/constants.py:236).
     Raises LayoutError where context and sequence parallel do not divide the sequence.
     """
 
@@ -90,8 +87,7 @@ def step_communication(
         transfers = (*of_parameters, *_of_layers(shape, share, layout, training))
         return StepCommunication(pipeline_stage=stage, transfers=transfers)
 
-    sent_in = gradient_dtype or ("fp32" if layout.sequence_parallel_size > 1 else training.dtype)
-    gradient_bytes = ELEMENT_BYTES[sent_in]
+    gradient_bytes = ELEMENT_BYTES[sent_dtype(layout, training)]
     if pipeline_stage is not None:
         return of_stage(pipeline_stage)
     different: dict[Stage, int] = {}
