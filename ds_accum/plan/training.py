@@ -151,11 +151,6 @@ class TrainingSetup:
         return self.dtype if ELEMENT_BYTES[accumulated] < self.element_bytes else accumulated
 
     @property
-    def sent_dtype(self) -> Dtype:
-        """What gradients are reduced in."""
-        return self.communication_dtype or self.dtype
-
-    @property
     def overlaps_communication(self) -> bool:
         """`overlap_comm` as DeepSpeed resolves it: on at stage 3 unless switched off, else off unless switched on."""
         return self.zero_stage == 3 if self.overlap_comm is None else self.overlap_comm

@@ -81,3 +81,18 @@ def test_the_bytes_of_a_plan_are_those_of_the_ledger_of_its_config(
         assert told["stages"][way.zero_stage]["sent_bytes"] == sent > 0, (planned.layout, way)
         groups.add(launch_degrees(planned))
     assert len(groups) >= 4
+
+
+@pytest.mark.parametrize(("dtype", "accumulated"), DTYPES)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_memory_of_a_plan_is_that_of_its_config(
+    ds_accum: Any, tmp_path: Path, model: str, dtype: str, accumulated: str | None
+) -> None:
+    with_ulysses = 0
+    for planned, run in written(ds_accum, tmp_path, model, dtype, accumulated):
+        way = planned.training
+        norms = ("--sequence-parallel-norms",) if way.megatron_sequence_parallel else ()
+        told = run("memory", "--recompute", way.recompute, *norms)
+        assert told["peak_bytes"] == planned.memory.peak_bytes, (planned.layout, way)
+        with_ulysses += planned.layout.sequence_parallel_size > 1
+    assert with_ulysses
