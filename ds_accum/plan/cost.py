@@ -33,7 +33,7 @@ from ds_accum.errors import UsageError
 from ds_accum.plan.communication import RankShare, Transfer, rank_share, replica_size, step_communication
 from ds_accum.plan.hardware import Hardware
 from ds_accum.plan.links import call_seconds
-from ds_accum.plan.memory.optimizer_state import place_of_state
+from ds_accum.plan.memory.optimizer_state import place_of_state, uses_bf16_optimizer
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
 
@@ -375,7 +375,8 @@ def _update(
 ) -> tuple[float, float]:
     """Seconds of the optimizer's update once a step, and of offload in every micro-batch."""
     replicas, experts = replica_size(layout), layout.expert_data_parallel_size
-    is_sharded = training.zero_stage > 0
+    has_pipeline = layout.pipeline_parallel_size > 1
+    is_sharded = training.zero_stage > 0 or uses_bf16_optimizer(training, has_pipeline=has_pipeline)
     of_rank = share.parameters / (replicas if is_sharded else 1)
     of_rank += share.expert_parameters / (experts if is_sharded else 1)
     host = hardware.host_bytes_per_second * assumptions.link_share_of_peak

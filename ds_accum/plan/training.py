@@ -39,11 +39,12 @@ class TrainingSetup:
     """Settings of a training; sizes of buckets are in elements.
 
     `grad_accum_dtype` None is the model's dtype, `communication_dtype` None what DeepSpeed sends by itself: see
-    `sent_dtype`. `recompute` "selective" repeats the attention's core alone, "full" every layer from its input (Korthikanti et al. 2022, arXiv 2205.05198).
+    `sent_dtype`. `recompute` "selective" repeats the attention's core alone, "full" every layer from its input
+    (Korthikanti et al. 2022, arXiv 2205.05198).
     `fused_kernels` says that norms, activation functions and the loss keep no intermediate results, as Megatron-LM's
     do; written in plain PyTorch, as in transformers, they keep more. `loss_in_fp32` says that logits are turned into
-    float32 before the loss. `sequence_norm_gradients` says when the gradients of what
-    every tensor-parallel rank holds whole are summed over those ranks under `megatron_sequence_parallel`.
+    float32 before the loss. `sequence_norm_gradients` says when the gradients of what every tensor-parallel rank holds
+    whole are summed over those ranks under `megatron_sequence_parallel`.
     `virtual_stages` above 1 needs the interleaved schedule. `expert_capacity_factor` None drops no token and expects
     balance. Raises ConfigError and, for what belongs to the batch, BatchError.
     """

@@ -270,6 +270,17 @@ def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     assert optimizer.update_seconds > SMALL.parameters / 4e9
 
 
+def test_ranks_share_the_update_of_a_pipeline_in_bf16_at_stage_0_as_at_stage_1() -> None:
+    def seconds(stage: int, dtype: str) -> tuple[float, float]:
+        layout = ParallelLayout(world_size=32, pipeline_parallel_size=2)
+        training = setup(zero_stage=stage, dtype=dtype)
+        step = time_of(SMALL, layout, training, micro_batch_size=1, gradient_accumulation_steps=4)
+        return step.update_seconds, step.data_parallel_seconds
+
+    assert seconds(0, "bf16") == seconds(1, "bf16")
+    assert seconds(0, "fp16") != seconds(1, "fp16")
+
+
 def test_the_update_stays_on_the_gpu_where_bf16_optimizer_is_asked_for_nvme() -> None:
     def seconds(place: str) -> float:
         training = setup(grad_accum_dtype="fp32", offload_optimizer=place)

@@ -24,6 +24,7 @@ from ds_accum.plan.communication.layers import (
 from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, total_sent_bytes
 from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
+from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
 from ds_accum.plan.memory.stages import Stage, stages_of
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
@@ -117,6 +118,7 @@ def _of_parameters(
             gathers=gathers_of_a_micro_batch(
                 share.parameters + share.expert_parameters, max_live_parameters=training.max_live_parameters
             ),
+            cuts_state=uses_bf16_optimizer(training, has_pipeline=layout.pipeline_parallel_size > 1),
             group=group,
         )
     if share.tied_parameters:

@@ -94,7 +94,9 @@ def uses_bf16_optimizer(training: TrainingSetup, *, has_pipeline: bool) -> bool:
 
 
 def place_of_state(training: TrainingSetup) -> Place:
-    """Where the state lives. ZeRO-1 and ZeRO-2 take NVMe for the CPU (stage_1_and_2.py:221), BF16_Optimizer for none."""
+    """Where the state lives. ZeRO-1 and ZeRO-2 take NVMe for the CPU (stage_1_and_2.py:221); BF16_Optimizer
+    keeps it on the GPU.
+    """
     if training.offload_optimizer == "none" or uses_bf16_optimizer(training, has_pipeline=False):
         return "device"
     return "nvme" if training.offload_optimizer == "nvme" and training.zero_stage == 3 else "host"

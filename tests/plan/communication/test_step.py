@@ -99,6 +99,16 @@ def test_experts_and_the_rest_are_reduced_over_groups_of_their_own() -> None:
     assert groups == {"data": 16, "expert data": 4, "expert": 4}
 
 
+@pytest.mark.parametrize(("dtype", "gathers"), [("bf16", True), ("fp16", False), ("fp32", False)])
+def test_a_pipeline_in_bf16_gathers_parameters_at_stage_0_as_at_stage_1(dtype: str, gathers: bool) -> None:
+    piped = ParallelLayout(world_size=8, pipeline_parallel_size=2)
+    at_0, at_1 = (step_communication(LLAMA, piped, training(stage, dtype=dtype)).transfers for stage in (0, 1))
+    assert (at_0 == at_1) is gathers
+    assert ("parameters" in {transfer.name for transfer in at_0}) is gathers
+    alone = step_communication(LLAMA, ParallelLayout(world_size=8), training(0, dtype=dtype)).transfers
+    assert "parameters" not in {transfer.name for transfer in alone}
+
+
 def test_tied_embeddings_are_summed_over_the_first_and_the_last_stage() -> None:
     layout = ParallelLayout(world_size=4, pipeline_parallel_size=4)
     names = [
