@@ -106,6 +106,7 @@ def _of_parameters(
         ("data", share.parameters, replica_size(layout)),
         ("expert data", share.expert_parameters, layout.expert_data_parallel_size),
     )
+    is_bf16_optimizer = uses_bf16_optimizer(training, has_pipeline=layout.pipeline_parallel_size > 1)
     for group, parameters, ranks in groups:
         yield from zero_transfers(
             training.zero_stage,
@@ -118,19 +119,21 @@ def _of_parameters(
             gathers=gathers_of_a_micro_batch(
                 share.parameters + share.expert_parameters, max_live_parameters=training.max_live_parameters
             ),
-            cuts_state=uses_bf16_optimizer(training, has_pipeline=layout.pipeline_parallel_size > 1),
+            cuts_state=is_bf16_optimizer,
             group=group,
         )
     if share.tied_parameters:
+        # BF16_Optimizer sums what it has accumulated, all else the parameter's own gradient; none of it is cast.
+        tied_dtype = training.accumulation_dtype if is_bf16_optimizer else training.dtype
         yield Transfer(
             name="tied embedding gradients",
             kind="all-reduce",
             group="pipeline",
             ranks=2,
             times=1,
-            bytes_each=share.tied_parameters * gradient_bytes,
-            formula="V h g",
-            source="DeepSpeed 0.19.8, runtime/pipe/engine.py, _exec_reduce_tied_grads",
+            bytes_each=share.tied_parameters * ELEMENT_BYTES[tied_dtype],
+            formula="V h e" if tied_dtype == training.dtype else f"V h {ELEMENT_BYTES[tied_dtype]}",
+            source="DeepSpeed 0.19.8, runtime/pipe/engine.py:281-285, _exec_reduce_tied_grads",
         )
 
 

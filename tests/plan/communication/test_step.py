@@ -118,6 +118,27 @@ def test_tied_embeddings_are_summed_over_the_first_and_the_last_stage() -> None:
     assert ["tied embedding gradients" in stage for stage in names] == [True, False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("stage", "dtype", "accumulated", "sent", "size"),
+    [
+        (1, "bf16", "fp32", "bf16", 4),  # BF16_Optimizer: as accumulated
+        (1, "bf16", "fp32", "fp32", 4),
+        (0, "bf16", None, "fp32", 2),
+        (1, "bf16", None, "fp32", 2),  # else the parameter's own
+        (1, "fp16", "fp32", "fp32", 2),
+        (1, "fp32", None, "bf16", 4),
+    ],
+)
+def test_gradients_of_tied_embeddings_are_summed_as_they_are_and_not_in_the_dtype_that_is_sent(
+    stage: int, dtype: str, accumulated: str | None, sent: str, size: int
+) -> None:
+    layout = ParallelLayout(world_size=4, pipeline_parallel_size=2)
+    setup = training(stage, dtype=dtype, grad_accum_dtype=accumulated, communication_dtype=sent)
+    found = step_communication(TIED, layout, setup, pipeline_stage=0).transfers
+    (tied,) = (transfer for transfer in found if transfer.name == "tied embedding gradients")
+    assert tied.bytes_each == size * TIED.vocabulary_size * TIED.hidden_size
+
+
 @given(
     name=st.sampled_from(("llama-2-7b", "mixtral-8x7b", "gpt-125m")),
     tensor=st.sampled_from((1, 2, 4)),
