@@ -258,6 +258,7 @@ def _transfers(
             gradient_accumulation_steps=ledger.gradient_accumulation_steps,
             sequence_length=sequence_length,
             dtype=model.dtype,
+            communication_dtype=model.gradient_dtype,
             max_live_parameters=model.max_live_parameters,
         )
         for stage in ZERO_STAGES
@@ -270,7 +271,6 @@ def _transfers(
             layout,
             training,
             pipeline_stage=busiest.pipeline_stage,
-            gradient_dtype=model.gradient_dtype,
             coalesced=coalesced,
         ).transfers
         for training in trainings

@@ -17,8 +17,9 @@ The slowest pipeline stage sets the pace. With A micro-batches of b samples thro
                host: gradients there and parameters back over its link, and DeepSpeed's CPU Adam
 
 What hides behind what: ZeRO-3 gathers and reduces behind the micro-batch's arithmetic, ZeRO-2 reduces behind its
-backward (with `overlap_comm`), ring attention's sends behind the arithmetic; each up to `overlapped_share`. Everything
-else waits. All that is assumed is in `CostAssumptions`.
+backward (with `overlap_comm`), ring attention's sends behind the arithmetic; each up to `overlapped_share`. The ring
+comes first, evenly over the micro-batch, and ZeRO hides behind what it leaves. Everything else waits. All that is
+assumed is in `CostAssumptions`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from ds_accum.errors import UsageError
 from ds_accum.plan.communication import RankShare, Transfer, rank_share, replica_size, step_communication
 from ds_accum.plan.hardware import Hardware
 from ds_accum.plan.links import call_seconds
+from ds_accum.plan.memory.optimizer_state import place_of_state, uses_bf16_optimizer
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
+from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
 
 __all__ = [
     "PARTS",
@@ -169,7 +171,8 @@ class StagePace:
         )
         arithmetic = compute + recompute
         ring = _exposed(context, behind=arithmetic, share=self.overlapped_share)
-        data = _exposed(self.data_parallel_each, behind=arithmetic * self.hidden_behind, share=self.overlapped_share)
+        left = arithmetic - (context - ring)
+        data = _exposed(self.data_parallel_each, behind=left * self.hidden_behind, share=self.overlapped_share)
         every = (arithmetic + tensor + sequence + ring + expert + pipeline) + data
         times = gradient_accumulation_steps
         return StepTime(
@@ -285,7 +288,7 @@ def _seconds_of(
         hardware=hardware,
         share_of_peak=assumptions.link_share_of_peak,
         ports_of_a_ring=assumptions.ports_of_a_ring,
-        pieces=_pieces(transfer, share, training, assumptions) if is_zero else 1,
+        pieces=_pieces(transfer, share, layout, training, assumptions) if is_zero else 1,
     )
     if is_zero or transfer.name == "tied embedding gradients":
         is_gradient = transfer.name.endswith("gradients")
@@ -295,10 +298,17 @@ def _seconds_of(
     return transfer.group, transfer.times * waiting, transfer.times * moving
 
 
-def _pieces(transfer: Transfer, share: RankShare, training: TrainingSetup, assumptions: CostAssumptions) -> int:
+def _pieces(
+    transfer: Transfer,
+    share: RankShare,
+    layout: ParallelLayout,
+    training: TrainingSetup,
+    assumptions: CostAssumptions,
+) -> int:
     """Calls that DeepSpeed makes of one: buckets or, of ZeRO-3's gathers, modules and prefetches."""
-    elements = transfer.bytes_each // training.element_bytes
-    if training.zero_stage == 3 and not transfer.name.endswith("gradients"):
+    is_gradient = transfer.name.endswith("gradients")
+    elements = transfer.bytes_each // ELEMENT_BYTES[sent_dtype(layout, training) if is_gradient else training.dtype]
+    if training.zero_stage == 3 and not is_gradient:
         whole = elements * transfer.ranks
         by_prefetch = ceil(whole / max(1, training.prefetch_bucket_size))
         return max(1, min(by_prefetch, assumptions.gathers_per_layer * max(1, share.num_layers)))
@@ -365,7 +375,8 @@ def _update(
 ) -> tuple[float, float]:
     """Seconds of the optimizer's update once a step, and of offload in every micro-batch."""
     replicas, experts = replica_size(layout), layout.expert_data_parallel_size
-    is_sharded = training.zero_stage > 0
+    has_pipeline = layout.pipeline_parallel_size > 1
+    is_sharded = training.zero_stage > 0 or uses_bf16_optimizer(training, has_pipeline=has_pipeline)
     of_rank = share.parameters / (replicas if is_sharded else 1)
     of_rank += share.expert_parameters / (experts if is_sharded else 1)
     host = hardware.host_bytes_per_second * assumptions.link_share_of_peak
@@ -374,7 +385,7 @@ def _update(
     if training.offload_parameters != "none":
         gathers = 2 if share.parameters + share.expert_parameters > training.max_live_parameters else 1
         each += gathers * of_rank * size / host
-    if training.offload_optimizer == "none":
+    if place_of_state(training) == "device":
         return of_rank * _UPDATE_BYTES / (hardware.memory_bytes_per_second * assumptions.memory_share_of_peak), each
     # Stages 2 and 3 send each micro-batch's gradients to the host, where they add up; stage 1 once.
     if training.zero_stage >= 2:

@@ -13,9 +13,10 @@ import json
 import re
 from typing import Any
 
+from ds_accum.batch import ParallelLayout
 from ds_accum.errors import UsageError
 from ds_accum.plan.planned import PlannedLayout
-from ds_accum.plan.training import Optimizer, TrainingSetup
+from ds_accum.plan.training import Optimizer, TrainingSetup, sent_dtype
 
 __all__ = ["beyond_the_config", "config_text", "deepspeed_config", "launch_degrees", "writable_optimizers"]
 
@@ -52,7 +53,7 @@ def deepspeed_config(
         "gradient_accumulation_steps": ledger.gradient_accumulation_steps,
         "gradient_clipping": gradient_clipping,
         "optimizer": {"type": name, "params": {"lr": learning_rate, **parameters}},
-        **_precision(training),
+        **_precision(planned.layout, training),
         "zero_optimization": _zero(training),
     }
     if planned.layout.pipeline_parallel_size > 1 and training.recompute == "full":
@@ -107,14 +108,18 @@ def beyond_the_config(planned: PlannedLayout) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _precision(training: TrainingSetup) -> dict[str, Any]:
-    if training.dtype == "fp32":
-        return {}
-    said: dict[str, Any] = {training.dtype: {"enabled": True}}
+def _precision(layout: ParallelLayout, training: TrainingSetup) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if training.dtype != "fp32":
+        said[training.dtype] = {"enabled": True}
     if training.accumulation_dtype != training.dtype:
         said["data_types"] = {"grad_accum_dtype": training.accumulation_dtype}
-    if training.sent_dtype != training.dtype:
-        said["communication_data_type"] = training.sent_dtype
+    # With Ulysses DeepSpeed looks at another key (0.19.8, runtime/engine.py:2182), whose default is float32.
+    is_split = layout.sequence_parallel_size > 1
+    key = "seq_parallel_communication_data_type" if is_split else "communication_data_type"
+    sent = sent_dtype(layout, training)
+    if sent != ("fp32" if is_split else training.dtype):
+        said[key] = sent
     return said
 
 

@@ -9,14 +9,18 @@ then data parallel, pipeline stages farthest apart. So each group has a stride a
     sequence       tensor                                      sequence
     context        tensor x sequence                           context
     data           tensor                                      data x context x sequence
-    expert         tensor                                      expert
-    expert data    tensor x expert                             stage / (expert x expert tensor)
+    expert         expert tensor                               expert
+    expert data    expert tensor x expert                      stage / (expert x expert tensor)
     pipeline       world / pipeline                            pipeline
+
+The groups of experts are DeepSpeed's default ones (0.19.8, utils/groups.py, `_create_expert_and_data_parallel`): they
+pay no heed to tensor parallel unless experts are cut themselves, so that neighbours hold different experts.
 
 A group lies within a node where stride x size <= GPUs per node. Else k = GPUs per node / stride of its ranks share a
 node (at least 1), whose network ports a ring can use side by side, up to `ports_of_a_ring` of them:
 
-    bytes a second   min(within, min(k, ports) x between)       all-to-all: min(within, between x N / (N - k))
+    bytes a second   min(within, min(k, ports) x between)       all-to-all: min(within, between x (N - 1) / (N - k)),
+                     N - k of the N - 1 parts that a rank sends go to another node
     steps            N - 1 hops, of which the last of each node is one between nodes; all-reduce 2 (N - 1), or, if that
                      is less, up and down a tree of nodes: 2 log2(nodes) hops between, 2 (k - 1) within
 
@@ -41,12 +45,14 @@ def stride_of(group: Group, layout: ParallelLayout) -> int:
     match group:
         case "tensor":
             return 1
-        case "sequence" | "data" | "expert":
+        case "sequence" | "data":
             return tensor
         case "context":
             return tensor * layout.sequence_parallel_size
+        case "expert":
+            return layout.expert_tensor_parallel_size
         case "expert data":
-            return tensor * layout.expert_parallel_size
+            return layout.expert_tensor_parallel_size * layout.expert_parallel_size
         case "pipeline":
             return layout.pipeline_stage_size
 
@@ -80,7 +86,7 @@ def call_seconds(
     elif kind == "point-to-point":
         speed = between
     elif kind == "all-to-all":
-        speed = min(within, between * ranks / max(1, ranks - of_node))
+        speed = min(within, between * (ranks - 1) / max(1, ranks - of_node))
     else:
         speed = min(within, min(of_node, ports_of_a_ring) * between)
     moving = sent_bytes(kind, input_bytes, ranks) / (speed * share_of_peak)

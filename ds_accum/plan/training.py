@@ -8,10 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from ds_accum.batch import ParallelLayout
 from ds_accum.batch.wording import require_integer
 from ds_accum.errors import BatchError, ConfigError
 
-__all__ = ["ELEMENT_BYTES", "OPTIMIZERS", "Dtype", "Offload", "Optimizer", "Recompute", "Schedule", "TrainingSetup"]
+__all__ = [
+    "ELEMENT_BYTES",
+    "OPTIMIZERS",
+    "Dtype",
+    "Offload",
+    "Optimizer",
+    "Recompute",
+    "Schedule",
+    "TrainingSetup",
+    "sent_dtype",
+]
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 Optimizer = Literal["adam", "adamw", "lamb", "lion", "sgd", "sgd_momentum", "adagrad", "rmsprop", "muon"]
@@ -27,12 +38,13 @@ OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 class TrainingSetup:
     """Settings of a training; sizes of buckets are in elements.
 
-    `grad_accum_dtype` and `communication_dtype` None are the model's dtype, as in DeepSpeed. `recompute` "selective"
-    repeats the attention's core alone, "full" every layer from its input (Korthikanti et al. 2022, arXiv 2205.05198).
+    `grad_accum_dtype` None is the model's dtype, `communication_dtype` None what DeepSpeed sends by itself: see
+    `sent_dtype`. `recompute` "selective" repeats the attention's core alone, "full" every layer from its input
+    (Korthikanti et al. 2022, arXiv 2205.05198).
     `fused_kernels` says that norms, activation functions and the loss keep no intermediate results, as Megatron-LM's
     do; written in plain PyTorch, as in transformers, they keep more. `loss_in_fp32` says that logits are turned into
-    float32 before the loss. `sequence_norm_gradients` says when the gradients of what
-    every tensor-parallel rank holds whole are summed over those ranks under `megatron_sequence_parallel`.
+    float32 before the loss. `sequence_norm_gradients` says when the gradients of what every tensor-parallel rank holds
+    whole are summed over those ranks under `megatron_sequence_parallel`.
     `virtual_stages` above 1 needs the interleaved schedule. `expert_capacity_factor` None drops no token and expects
     balance. Raises ConfigError and, for what belongs to the batch, BatchError.
     """
@@ -140,14 +152,18 @@ class TrainingSetup:
         return self.dtype if ELEMENT_BYTES[accumulated] < self.element_bytes else accumulated
 
     @property
-    def sent_dtype(self) -> Dtype:
-        """What gradients are reduced in."""
-        return self.communication_dtype or self.dtype
-
-    @property
     def overlaps_communication(self) -> bool:
         """`overlap_comm` as DeepSpeed resolves it: on at stage 3 unless switched off, else off unless switched on."""
         return self.zero_stage == 3 if self.overlap_comm is None else self.overlap_comm
+
+
+def sent_dtype(layout: ParallelLayout, training: TrainingSetup) -> Dtype:
+    """What gradients are reduced in: the `communication_dtype`, else the model's dtype, under Ulysses float32.
+
+    DeepSpeed 0.19.8, runtime/engine.py:1719-1731; with sequence parallel ranks `seq_parallel_communication_data_type`
+    takes the place of `communication_data_type` (runtime/engine.py:2182), and is float32 (runtime/constants.py:236).
+    """
+    return training.communication_dtype or ("fp32" if layout.sequence_parallel_size > 1 else training.dtype)
 
 
 _MAY_BE_NONE = ("grad_accum_dtype", "communication_dtype")

@@ -215,6 +215,44 @@ def test_what_hides_behind_arithmetic_is_no_more_than_there_is_of_it() -> None:
     assert small.data_parallel_seconds == pytest.approx(pace.data_parallel_each - small.compute_seconds)
 
 
+@pytest.mark.parametrize(("stage", "part"), [(2, 2 / 3), (3, 1.0)])
+def test_zero_hides_behind_what_ring_attention_leaves_of_the_arithmetic(stage: int, part: float) -> None:
+    layout = ParallelLayout(world_size=64, context_parallel_size=4)
+    training = setup(zero_stage=stage, overlap_comm=True)
+    (pace,) = paces_of(gpt(heads=32, hidden_size=4096, num_layers=36), layout, training, A100, EXACT)
+    step = pace.step(micro_batch_size=1, gradient_accumulation_steps=1)
+    ring = sum(pace.context_parallel)
+    of_ring = ring - step.sequence_parallel_seconds
+    of_zero = pace.data_parallel_each + pace.data_parallel_once - step.data_parallel_seconds
+    assert of_ring > 0
+    assert of_zero == pytest.approx(part * (step.compute_seconds - of_ring))
+    assert of_ring + of_zero <= step.compute_seconds * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_gradients_of_twice_the_bytes_take_as_many_buckets(stage: int) -> None:
+    instant = replace(A100, intra_node_bytes_per_second=1e23, inter_node_bytes_per_second=1e23)
+    shape, layout = gpt(heads=32, hidden_size=4096, num_layers=36), ParallelLayout(world_size=64)
+    waits = []
+    for sent in ("bf16", "fp32"):
+        (pace,) = paces_of(shape, layout, setup(zero_stage=stage, communication_dtype=sent), instant, EXACT)
+        waits.append(pace.data_parallel_each + pace.data_parallel_once)
+    assert waits[0] == pytest.approx(waits[1], rel=1e-6)
+
+
+def test_gradients_are_timed_in_the_dtype_that_they_are_sent_in() -> None:
+    shape = gpt(heads=32, hidden_size=4096, num_layers=36)
+
+    def seconds(sequence: int, sent: str | None) -> float:
+        layout = ParallelLayout(world_size=64, sequence_parallel_size=sequence)
+        (pace,) = paces_of(shape, layout, setup(communication_dtype=sent), A100, EXACT)
+        return pace.data_parallel_once
+
+    assert seconds(1, None) == seconds(1, "bf16") < seconds(1, "fp32")
+    # Ulysses sends in float32 unless told otherwise.
+    assert seconds(2, "bf16") < seconds(2, None) == seconds(2, "fp32")
+
+
 def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     def update(**changes: object) -> StepTime:
         training = setup(zero_stage=3, **changes)
@@ -230,6 +268,26 @@ def test_offload_moves_the_update_to_the_host_and_costs_time() -> None:
     assert kept.step_seconds < optimizer.step_seconds < everything.step_seconds
     # 8 ranks share a host that updates 4 billion parameters a second.
     assert optimizer.update_seconds > SMALL.parameters / 4e9
+
+
+def test_ranks_share_the_update_of_a_pipeline_in_bf16_at_stage_0_as_at_stage_1() -> None:
+    def seconds(stage: int, dtype: str) -> tuple[float, float]:
+        layout = ParallelLayout(world_size=32, pipeline_parallel_size=2)
+        training = setup(zero_stage=stage, dtype=dtype)
+        step = time_of(SMALL, layout, training, micro_batch_size=1, gradient_accumulation_steps=4)
+        return step.update_seconds, step.data_parallel_seconds
+
+    assert seconds(0, "bf16") == seconds(1, "bf16")
+    assert seconds(0, "fp16") != seconds(1, "fp16")
+
+
+def test_the_update_stays_on_the_gpu_where_bf16_optimizer_is_asked_for_nvme() -> None:
+    def seconds(place: str) -> float:
+        training = setup(grad_accum_dtype="fp32", offload_optimizer=place)
+        layout = ParallelLayout(world_size=8)
+        return time_of(SMALL, layout, training, micro_batch_size=1, gradient_accumulation_steps=4).update_seconds
+
+    assert seconds("none") == seconds("nvme") < seconds("cpu")
 
 
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan"), float("inf")])

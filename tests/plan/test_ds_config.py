@@ -132,6 +132,25 @@ def test_the_config_says_the_batch_the_dtypes_and_the_stage() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sent", "alone", "with_ulysses"),
+    [
+        ("bf16", None, {}, {}),
+        ("bf16", "fp32", {"communication_data_type": "fp32"}, {}),
+        ("bf16", "bf16", {}, {"seq_parallel_communication_data_type": "bf16"}),
+        ("fp32", "bf16", {"communication_data_type": "bf16"}, {"seq_parallel_communication_data_type": "bf16"}),
+    ],
+)
+def test_the_dtype_that_is_sent_is_asked_for_where_deepspeed_would_send_another(
+    dtype: str, sent: str | None, alone: dict[str, str], with_ulysses: dict[str, str]
+) -> None:
+    for size, expected in ((1, alone), (2, with_ulysses)):
+        planned = first(sequence_parallel_size=size, zero_stage=1)
+        way = replace(planned.training, dtype=dtype, grad_accum_dtype=None, communication_dtype=sent)  # type: ignore[arg-type]
+        config = deepspeed_config(replace(planned, training=way))
+        assert {key: value for key, value in config.items() if "communication" in key} == expected
+
+
 def test_stage_2_asks_for_the_overlap_that_its_time_assumes() -> None:
     planned = first(zero_stage=2, offload_optimizer="none")
     assert planned.training.overlaps_communication

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from ds_accum.batch import ParallelLayout
 from ds_accum.plan.communication import Group
@@ -26,7 +30,7 @@ GPU = Hardware(
 
 @pytest.mark.parametrize(
     ("group", "stride"),
-    [("tensor", 1), ("sequence", 2), ("context", 6), ("data", 2), ("expert", 2), ("expert data", 8), ("pipeline", 24)],
+    [("tensor", 1), ("sequence", 2), ("context", 6), ("data", 2), ("expert", 1), ("expert data", 4), ("pipeline", 24)],
 )
 def test_ranks_are_numbered_tensor_first_and_pipeline_last(group: Group, stride: int) -> None:
     layout = ParallelLayout(
@@ -38,6 +42,38 @@ def test_ranks_are_numbered_tensor_first_and_pipeline_last(group: Group, stride:
         expert_parallel_size=4,
     )
     assert stride_of(group, layout) == stride
+
+
+@given(
+    tensor=st.sampled_from((1, 2, 4)),
+    pipeline=st.sampled_from((1, 2)),
+    data=st.sampled_from((1, 2, 8)),
+    expert=st.sampled_from((1, 2, 4, 8)),
+    is_cut=st.booleans(),
+)
+def test_a_group_of_experts_lies_within_its_pipeline_stage(
+    tensor: int, pipeline: int, data: int, expert: int, is_cut: bool
+) -> None:
+    of_expert, stage = tensor if is_cut else 1, tensor * data
+    assume(stage % (expert * of_expert) == 0)
+    layout = ParallelLayout(
+        world_size=stage * pipeline,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
+        expert_parallel_size=expert,
+        expert_tensor_parallel_size=of_expert,
+    )
+    assert stride_of("expert", layout) * expert == stride_of("expert data", layout)
+    assert stride_of("expert data", layout) * layout.expert_data_parallel_size == layout.pipeline_stage_size
+
+
+def test_the_copies_of_an_expert_on_one_node_reduce_at_the_speed_of_the_node() -> None:
+    layout = ParallelLayout(world_size=4, tensor_parallel_size=2, expert_parallel_size=2)
+    # The whole world is one node of 4, whatever tensor parallel: ranks 0 and 2 hold the same experts.
+    moving, waiting = call_seconds(
+        "all-reduce", "expert data", ranks=2, input_bytes=400, layout=layout, hardware=GPU, share_of_peak=1.0
+    )
+    assert (moving, waiting) == (4.0, 2.0)
 
 
 def test_a_single_rank_waits_for_nobody() -> None:
@@ -103,10 +139,19 @@ def test_a_group_of_one_rank_a_node_has_one_port_whatever_is_allowed() -> None:
 
 def test_an_all_to_all_sends_only_a_part_between_nodes() -> None:
     layout = ParallelLayout(world_size=8)
-    # 7/8 of 800 bytes; half of the ranks are in the other node, so that 10 bytes a second carry 20.
+    # 4 of the 7 parts of 100 bytes go to the other node at 10 bytes a second.
     assert call_seconds(
         "all-to-all", "expert", ranks=8, input_bytes=800, layout=layout, hardware=GPU, share_of_peak=1.0
-    ) == (35.0, 5.0)
+    ) == (40.0, 5.0)
+
+
+def test_an_all_to_all_between_lone_ranks_moves_at_the_speed_between_nodes() -> None:
+    layout = ParallelLayout(world_size=2, expert_parallel_size=2)
+    lone = replace(GPU, gpus_per_node=1)
+    moving, _ = call_seconds(
+        "all-to-all", "expert", ranks=2, input_bytes=800, layout=layout, hardware=lone, share_of_peak=1.0
+    )
+    assert moving == 40.0
 
 
 def test_pieces_multiply_the_waiting_alone() -> None:

@@ -24,9 +24,10 @@ from ds_accum.plan.communication.layers import (
 from ds_accum.plan.communication.share import RankShare, rank_share
 from ds_accum.plan.communication.transfer import Group, Transfer, passed_bytes, total_sent_bytes
 from ds_accum.plan.communication.zero import gathers_of_a_micro_batch, zero_transfers
+from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
 from ds_accum.plan.memory.stages import Stage, stages_of
 from ds_accum.plan.shape import ModelShape
-from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup
+from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup, sent_dtype
 
 __all__ = ["StepCommunication", "replica_size", "step_communication"]
 
@@ -68,13 +69,10 @@ def step_communication(
     training: TrainingSetup,
     *,
     pipeline_stage: int | None = None,
-    gradient_dtype: Dtype | None = None,
     coalesced: bool = False,
 ) -> StepCommunication:
     """The transfers of one rank; `coalesced`: ZeRO-2 and 3 reduce at the accumulation boundary alone.
 
-    Gradients are sent in `gradient_dtype`; None is what DeepSpeed 0.19.8 does: in the dtype of the parameters, with
-    sequence parallel in float32 (runtime/engine.py:1719-1731, 2182 and runtime/constants.py:236).
     Raises LayoutError where context and sequence parallel do not divide the sequence.
     """
 
@@ -90,8 +88,7 @@ def step_communication(
         transfers = (*of_parameters, *_of_layers(shape, share, layout, training))
         return StepCommunication(pipeline_stage=stage, transfers=transfers)
 
-    sent_in = gradient_dtype or ("fp32" if layout.sequence_parallel_size > 1 else training.dtype)
-    gradient_bytes = ELEMENT_BYTES[sent_in]
+    gradient_bytes = ELEMENT_BYTES[sent_dtype(layout, training)]
     if pipeline_stage is not None:
         return of_stage(pipeline_stage)
     different: dict[Stage, int] = {}
@@ -109,6 +106,7 @@ def _of_parameters(
         ("data", share.parameters, replica_size(layout)),
         ("expert data", share.expert_parameters, layout.expert_data_parallel_size),
     )
+    is_bf16_optimizer = uses_bf16_optimizer(training, has_pipeline=layout.pipeline_parallel_size > 1)
     for group, parameters, ranks in groups:
         yield from zero_transfers(
             training.zero_stage,
@@ -121,18 +119,21 @@ def _of_parameters(
             gathers=gathers_of_a_micro_batch(
                 share.parameters + share.expert_parameters, max_live_parameters=training.max_live_parameters
             ),
+            cuts_state=is_bf16_optimizer,
             group=group,
         )
     if share.tied_parameters:
+        # BF16_Optimizer sums what it has accumulated, all else the parameter's own gradient; none of it is cast.
+        tied_dtype = training.accumulation_dtype if is_bf16_optimizer else training.dtype
         yield Transfer(
             name="tied embedding gradients",
             kind="all-reduce",
             group="pipeline",
             ranks=2,
             times=1,
-            bytes_each=share.tied_parameters * gradient_bytes,
-            formula="V h g",
-            source="DeepSpeed 0.19.8, runtime/pipe/engine.py, _exec_reduce_tied_grads",
+            bytes_each=share.tied_parameters * ELEMENT_BYTES[tied_dtype],
+            formula="V h e" if tied_dtype == training.dtype else f"V h {ELEMENT_BYTES[tied_dtype]}",
+            source="DeepSpeed 0.19.8, runtime/pipe/engine.py:281-285, _exec_reduce_tied_grads",
         )
 
 

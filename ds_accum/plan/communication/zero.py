@@ -9,6 +9,9 @@ e bytes a parameter, g bytes a gradient as it is sent:
     2         all-reduce P g      A times           all-gather P/N e    once a step
     3         reduce-scatter P g  A times           all-gather P/N e    A times, 2 A times for a large model
 
+In a pipeline in bfloat16 stage 0 gathers as stage 1 does: DeepSpeed wraps its optimizer in BF16_Optimizer, which cuts
+the state (runtime/engine.py:2316-2320, runtime/bf16_optimizer.py:599).
+
 ZeRO-2 and 3 keep only a shard of each gradient, so that every micro-batch has to reduce; where the reductions are
 coalesced they keep the whole of it and reduce once, like stages 0 and 1. (Rajbhandari et al. 2020, arXiv 1910.02054,
 section 7: stage 0 to 2 move 2 P, stage 3 moves 3 P, at A = 1; what DeepSpeed does instead was read in 0.19.8:
@@ -73,12 +76,14 @@ def zero_exchanges(
     ranks: int,
     coalesced: bool = False,
     reduce_scatter: bool = True,
+    cuts_state: bool = False,
 ) -> ZeroExchanges:
     """The exchanges of a stage over `ranks`; `tensors` are the elements of each parameter, or their sum alone.
 
     `coalesced`: ZeRO-2 and 3 reduce at the accumulation boundary alone. `reduce_scatter` is DeepSpeed's switch, which
-    only ZeRO-3 heeds. Stages 1 and 2 shard the flat parameters, padded to a multiple of 2 N elements; stage 3 each
-    parameter, padded to a multiple of N. A gather is that of one forward: see `gathers_of_a_micro_batch`.
+    only ZeRO-3 heeds. `cuts_state`: ranks share the update at stage 0 too. Stages 1 and 2 shard the flat parameters,
+    padded to a multiple of 2 N elements; stage 3 each parameter, padded to a multiple of N. A gather is that of one
+    forward: see `gathers_of_a_micro_batch`.
     """
     if zero_stage not in range(4):
         raise UsageError(f"ZeRO has the stages 0, 1, 2 and 3, not {zero_stage}", remedy="give one of them")
@@ -86,7 +91,7 @@ def zero_exchanges(
     every_micro_batch = zero_stage >= 2 and not coalesced
     if zero_stage < 3:
         gathering = None
-        if zero_stage:
+        if zero_stage or cuts_state:
             shard = 2 * -(-elements // (2 * ranks))
             gathering = Exchange(kind="all-gather", elements=shard, every_micro_batch=False)
         reduction = Exchange(kind="all-reduce", elements=elements, every_micro_batch=every_micro_batch)
@@ -129,16 +134,22 @@ def zero_transfers(
     coalesced: bool = False,
     reduce_scatter: bool = True,
     gathers: int | None = None,
+    cuts_state: bool = False,
     group: Group = "data",
 ) -> tuple[Transfer, ...]:
     """The transfers of a stage: none on a single rank, which has nobody to exchange with.
 
     `parameters` are those of one rank before ZeRO shards them, after tensor, pipeline and expert parallel;
     `parameter_bytes` and `gradient_bytes` are those of one element as it is sent. `gathers` of ZeRO-3 in a micro-batch
-    follow from the size unless given.
+    follow from the size unless given. `cuts_state`: ranks share the update at stage 0 too.
     """
     exchanges = zero_exchanges(
-        zero_stage, tensors=(parameters,), ranks=ranks, coalesced=coalesced, reduce_scatter=reduce_scatter
+        zero_stage,
+        tensors=(parameters,),
+        ranks=ranks,
+        coalesced=coalesced,
+        reduce_scatter=reduce_scatter,
+        cuts_state=cuts_state,
     )
     if ranks == 1 or parameters == 0:
         return ()

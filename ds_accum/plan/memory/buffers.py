@@ -22,8 +22,8 @@ from ds_accum.batch import ParallelLayout
 from ds_accum.plan.memory.gradients import SUB_GROUP, during_backward
 from ds_accum.plan.memory.holdings import Holdings
 from ds_accum.plan.memory.line import ALWAYS, Line, Moment, make_line
-from ds_accum.plan.memory.optimizer_state import uses_bf16_optimizer
-from ds_accum.plan.training import ELEMENT_BYTES, TrainingSetup
+from ds_accum.plan.memory.optimizer_state import place_of_state, uses_bf16_optimizer
+from ds_accum.plan.training import ELEMENT_BYTES, Dtype, TrainingSetup, sent_dtype
 
 __all__ = ["buffer_lines"]
 
@@ -41,15 +41,16 @@ _AT_THE_END: tuple[Moment, ...] = ("reduction",)
 def buffer_lines(held: Holdings, layout: ParallelLayout, training: TrainingSetup) -> Iterator[Line]:
     """The buffers of one rank."""
     has_pipeline = layout.pipeline_parallel_size > 1
+    sent_in = sent_dtype(layout, training)
     if uses_bf16_optimizer(training, has_pipeline=has_pipeline):
-        yield from _bf16_optimizer(held, training)
+        yield from _bf16_optimizer(held, training, sent_in)
     elif training.zero_stage == 0:
-        yield from _stage_0(held, training)
+        yield from _stage_0(held, training, sent_in)
     elif training.zero_stage == 3:
-        yield from _stage_3(held, training)
+        yield from _stage_3(held, training, sent_in)
     else:
-        yield from _stage_1_or_2(held, training)
-    if training.offload_optimizer != "none" and training.zero_stage in (1, 2):
+        yield from _stage_1_or_2(held, training, sent_in)
+    if training.zero_stage in (1, 2) and place_of_state(training) == "host":
         yield from _staging(held, training)
     if training.zero_stage == 3:
         yield from _nvme(held, training)
@@ -57,11 +58,11 @@ def buffer_lines(held: Holdings, layout: ParallelLayout, training: TrainingSetup
         yield _sequence_parallel(held, training)
 
 
-def _stage_0(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
+def _stage_0(held: Holdings, training: TrainingSetup, sent_in: Dtype) -> Iterator[Line]:
     if held.shards > 1:
-        sent = ELEMENT_BYTES[training.sent_dtype]
+        sent = ELEMENT_BYTES[sent_in]
         size = training.element_bytes
-        each = size + (sent if training.sent_dtype != training.dtype else 0)
+        each = size + (sent if sent_in != training.dtype else 0)
         yield make_line(
             "buffers",
             "gradients flattened to be reduced",
@@ -75,12 +76,12 @@ def _stage_0(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
         )
 
 
-def _bf16_optimizer(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
-    if training.sent_dtype != training.accumulation_dtype and held.shards > 1:
-        sent = ELEMENT_BYTES[training.sent_dtype]
+def _bf16_optimizer(held: Holdings, training: TrainingSetup, sent_in: Dtype) -> Iterator[Line]:
+    if sent_in != training.accumulation_dtype and held.shards > 1:
+        sent = ELEMENT_BYTES[sent_in]
         yield make_line(
             "buffers",
-            f"gradients in {training.sent_dtype} to be reduced",
+            f"gradients in {sent_in} to be reduced",
             sent * held.flat,
             "{sent} B x {flat}, at once whatever the bucket",
             f"{_FILE}engine.py:3801",
@@ -90,10 +91,10 @@ def _bf16_optimizer(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
         )
 
 
-def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
+def _stage_1_or_2(held: Holdings, training: TrainingSetup, sent_in: Dtype) -> Iterator[Line]:
     is_wide = training.zero_stage == 1 and training.accumulation_dtype != training.dtype
     kept = training.accumulation_dtype if is_wide else training.dtype
-    each, sent = ELEMENT_BYTES[kept], ELEMENT_BYTES[training.sent_dtype]
+    each, sent = ELEMENT_BYTES[kept], ELEMENT_BYTES[sent_in]
     bucket = training.reduce_bucket_size
     buckets = 2 if training.overlaps_communication else 1
     if training.contiguous_gradients:
@@ -114,7 +115,7 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
             bucket=bucket,
         )
     if held.shards > 1:
-        copied = each + (sent if training.sent_dtype != kept else 0)
+        copied = each + (sent if sent_in != kept else 0)
         # ZeRO-1 without overlap_comm reduces when the backward is over.
         is_early = training.zero_stage == 2 or training.overlaps_communication
         yield make_line(
@@ -131,8 +132,8 @@ def _stage_1_or_2(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
     yield from _largest_gradient(held, training, f"{_FILE}zero/stage_1_and_2.py:1449")
 
 
-def _stage_3(held: Holdings, training: TrainingSetup) -> Iterator[Line]:
-    sent, bucket = ELEMENT_BYTES[training.sent_dtype], training.reduce_bucket_size
+def _stage_3(held: Holdings, training: TrainingSetup, sent_in: Dtype) -> Iterator[Line]:
+    sent, bucket = ELEMENT_BYTES[sent_in], training.reduce_bucket_size
     if training.contiguous_gradients:
         yield make_line(
             "buffers",

@@ -81,18 +81,23 @@ def _wrapped(training: TrainingSetup, has_pipeline: bool) -> str:
 
 
 def uses_bf16_optimizer(training: TrainingSetup, *, has_pipeline: bool) -> bool:
-    """Whether DeepSpeed wraps the optimizer in BF16_Optimizer (runtime/engine.py:2294-2325)."""
+    """Whether DeepSpeed wraps the optimizer in BF16_Optimizer (runtime/engine.py:2294-2325).
+
+    Of offloads it asks for that to the CPU alone (runtime/engine.py:1567).
+    """
     if training.dtype != "bf16":
         return False
     if training.zero_stage == 0:
         return has_pipeline
     is_float32 = training.accumulation_dtype == "fp32"
-    return training.zero_stage == 1 and is_float32 and training.offload_optimizer == "none"
+    return training.zero_stage == 1 and is_float32 and training.offload_optimizer != "cpu"
 
 
 def place_of_state(training: TrainingSetup) -> Place:
-    """Where the state lives. ZeRO-1 and ZeRO-2 take NVMe for the CPU (stage_1_and_2.py:221)."""
-    if training.offload_optimizer == "none":
+    """Where the state lives. ZeRO-1 and ZeRO-2 take NVMe for the CPU (stage_1_and_2.py:221); BF16_Optimizer
+    keeps it on the GPU.
+    """
+    if training.offload_optimizer == "none" or uses_bf16_optimizer(training, has_pipeline=False):
         return "device"
     return "nvme" if training.offload_optimizer == "nvme" and training.zero_stage == 3 else "host"
 

@@ -98,8 +98,10 @@ def way_words(training: TrainingSetup) -> str:
 
 def training_words(training: TrainingSetup) -> str:
     """What all layouts have in common: dtypes, optimizer, attention, kernels, schedule."""
-    summed, sent = training.accumulation_dtype, training.sent_dtype
+    summed, sent = training.accumulation_dtype, training.communication_dtype or training.dtype
     gradients = f"add up and travel in {summed}" if summed == sent else f"add up in {summed} and travel in {sent}"
+    if training.communication_dtype is None and training.dtype != "fp32":
+        gradients += " (under Ulysses in fp32)"
     attention = "FlashAttention" if training.flash_attention else "attention that keeps its scores"
     kernels = "fused kernels" if training.fused_kernels else "plain PyTorch between the matrices"
     dropout = ", dropout" if training.dropout else ""

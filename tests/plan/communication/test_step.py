@@ -99,6 +99,16 @@ def test_experts_and_the_rest_are_reduced_over_groups_of_their_own() -> None:
     assert groups == {"data": 16, "expert data": 4, "expert": 4}
 
 
+@pytest.mark.parametrize(("dtype", "gathers"), [("bf16", True), ("fp16", False), ("fp32", False)])
+def test_a_pipeline_in_bf16_gathers_parameters_at_stage_0_as_at_stage_1(dtype: str, gathers: bool) -> None:
+    piped = ParallelLayout(world_size=8, pipeline_parallel_size=2)
+    at_0, at_1 = (step_communication(LLAMA, piped, training(stage, dtype=dtype)).transfers for stage in (0, 1))
+    assert (at_0 == at_1) is gathers
+    assert ("parameters" in {transfer.name for transfer in at_0}) is gathers
+    alone = step_communication(LLAMA, ParallelLayout(world_size=8), training(0, dtype=dtype)).transfers
+    assert "parameters" not in {transfer.name for transfer in alone}
+
+
 def test_tied_embeddings_are_summed_over_the_first_and_the_last_stage() -> None:
     layout = ParallelLayout(world_size=4, pipeline_parallel_size=4)
     names = [
@@ -106,6 +116,27 @@ def test_tied_embeddings_are_summed_over_the_first_and_the_last_stage() -> None:
         for stage in range(4)
     ]
     assert ["tied embedding gradients" in stage for stage in names] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("stage", "dtype", "accumulated", "sent", "size"),
+    [
+        (1, "bf16", "fp32", "bf16", 4),  # BF16_Optimizer: as accumulated
+        (1, "bf16", "fp32", "fp32", 4),
+        (0, "bf16", None, "fp32", 2),
+        (1, "bf16", None, "fp32", 2),  # else the parameter's own
+        (1, "fp16", "fp32", "fp32", 2),
+        (1, "fp32", None, "bf16", 4),
+    ],
+)
+def test_gradients_of_tied_embeddings_are_summed_as_they_are_and_not_in_the_dtype_that_is_sent(
+    stage: int, dtype: str, accumulated: str | None, sent: str, size: int
+) -> None:
+    layout = ParallelLayout(world_size=4, pipeline_parallel_size=2)
+    setup = training(stage, dtype=dtype, grad_accum_dtype=accumulated, communication_dtype=sent)
+    found = step_communication(TIED, layout, setup, pipeline_stage=0).transfers
+    (tied,) = (transfer for transfer in found if transfer.name == "tied embedding gradients")
+    assert tied.bytes_each == size * TIED.vocabulary_size * TIED.hidden_size
 
 
 @given(

@@ -376,3 +376,42 @@ def test_the_gradient_of_a_tied_output_waits_for_that_of_the_embedding() -> None
     assert waiting(ParallelLayout(world_size=4)) == [2 * shape.vocabulary_size * shape.hidden_size]
     # On the two ends of a pipeline each has its own copy.
     assert waiting(ParallelLayout(world_size=4, pipeline_parallel_size=4)) == []
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_bf16_optimizer_keeps_its_state_on_the_gpu_where_nvme_is_asked_for(pipeline: int) -> None:
+    layout = ParallelLayout(world_size=8, pipeline_parallel_size=pipeline)
+    kept, on_nvme, on_host = (
+        estimate_memory(LLAMA, layout, training(grad_accum_dtype="fp32", offload_optimizer=place))
+        for place in ("none", "nvme", "cpu")
+    )
+    assert on_nvme.stages == kept.stages
+    assert (on_nvme.host_bytes, on_nvme.nvme_bytes) == (0, 0)
+    assert on_host.host_bytes > 0
+    # Without float32 accumulation it is no BF16_Optimizer, and NVMe is taken for the host.
+    assert estimate_memory(LLAMA, layout, training(offload_optimizer="nvme")).host_bytes > 0
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_ulysses_reduces_in_float32_unless_told_otherwise(stage: int) -> None:
+    layout = ParallelLayout(world_size=8, sequence_parallel_size=2)
+    unsaid, narrow, wide = (
+        estimate_memory(LLAMA, layout, training(zero_stage=stage, communication_dtype=sent)).stages
+        for sent in (None, "bf16", "fp32")
+    )
+    assert unsaid == wide != narrow
+    alone = ParallelLayout(world_size=8)
+    unsaid, narrow = (
+        estimate_memory(LLAMA, alone, training(zero_stage=stage, communication_dtype=sent)).stages
+        for sent in (None, "bf16")
+    )
+    assert unsaid == narrow
+
+
+def test_stage_3_sizes_its_bucket_by_what_ulysses_sends() -> None:
+    buckets = []
+    for size in (1, 2):
+        layout = ParallelLayout(world_size=8, sequence_parallel_size=size)
+        lines = estimate_memory(LLAMA, layout, training(zero_stage=3)).fullest.lines
+        buckets.append(next(line.bytes for line in lines if line.name == "reduce bucket"))
+    assert buckets == [2 * 500_000_000, 4 * 500_000_000]

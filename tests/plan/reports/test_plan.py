@@ -164,7 +164,7 @@ def test_what_all_layouts_have_in_common_is_said() -> None:
     )
     other = plan(shape=read_shape("gpt-125m"), world_size=1, global_batch_size=8, training=plainer)
     said = words_of(text_of(other, 120))
-    assert "add up in fp32 and travel in bf16, adamw, attention that keeps its scores, plain PyTorch" in said
+    assert "add up in fp32 and travel in bf16 (under Ulysses in fp32), adamw, attention that keeps its scores" in said
     assert "matrices, dropout, pipelines in 1F1B" in said
 
 
