@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_at_least_zero, read_more_than_zero, read_size
+from ds_accum.cli.sizes import read_more_than_zero, read_size
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from ds_accum.plan.cost import CostAssumptions
     from ds_accum.plan.hardware import Hardware
     from ds_accum.plan.layouts import Limits
@@ -51,7 +53,7 @@ class PlanOptions:
     zero_stages: tuple[int, ...]
     recompute: tuple[str, ...]
     offload: bool
-    max_bubble: float | None
+    max_bubble: Fraction | None
     dtype: str
     grad_dtype: str
     optimizer: str
@@ -174,13 +176,12 @@ def _read_recompute(context: click.Context, parameter: click.Parameter, text: st
     return tuple(kind for kind in kinds if kind in words)
 
 
-def _read_share(context: click.Context, parameter: click.Parameter, share: float | None) -> float | None:
-    if share is None:
+def _read_share(context: click.Context, parameter: click.Parameter, text: str | None) -> Fraction | None:  # noqa: ARG001
+    if text is None:
         return None
-    read_at_least_zero(context, parameter, share)
-    if share >= 1:
-        raise click.BadParameter(f"must be a share below 1, not {share:g}: 0.15 is 15 %", context, parameter)
-    return share
+    from ds_accum.cli.schedule_values import read_share
+
+    return read_share(text, option=parameter.opts[0])
 
 
 def _read_positive_share(context: click.Context, parameter: click.Parameter, share: float | None) -> float | None:
@@ -290,11 +291,10 @@ _OPTIONS = (
     ),
     option(
         "--max-bubble",
-        type=float,
         callback=_read_share,
         metavar="SHARE",
         section=_LIMITS,
-        help="Largest idle share of the pipeline: 0.15.",
+        help="Largest idle share of the pipeline: 0.15, or 15%.",
     ),
     option(
         "--dtype",

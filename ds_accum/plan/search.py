@@ -260,7 +260,7 @@ class _Search:
                 kept.append(size)
             else:
                 self._count("bubble", 1)
-                miss = _miss(layout, self._sized(layout, way, size), needed=float(share), available=most)
+                miss = _miss(layout, self._sized(layout, way, size), needed=float(share), available=float(most))
                 self._keep_nearer("bubble", miss)
         return kept
 

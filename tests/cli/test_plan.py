@@ -89,6 +89,17 @@ def test_the_limits_are_kept(ds_accum: Any) -> None:
         assert item["bubble_share"] <= 0.05
 
 
+@pytest.mark.parametrize("share", ["0.15", "15%"])
+def test_the_largest_bubble_is_allowed_to_the_last_digit(ds_accum: Any, share: str) -> None:
+    """4 stages and 17 micro-batches wait 3/20 of a step, which is above the float next to 0.15."""
+    recipe = ("--model", "gpt-125m", "--gpus", "4", "--seq-len", "2048", "--global-batch", "17")
+    limits = ("--max-tp", "1", "--max-sp", "1", "--max-bubble", share, "--top", "100", "--format", "json")
+    layouts = json.loads(ds_accum("plan", *recipe, *limits).output)["layouts"]
+    assert {(item["layout"]["pipeline_parallel_size"], item["gradient_accumulation_steps"]) for item in layouts} == {
+        (4, 17)
+    }
+
+
 def test_what_is_assumed_of_the_training_reaches_the_estimate(ds_accum: Any) -> None:
     def best(*more: str) -> dict[str, Any]:
         finished = ds_accum("plan", *RECIPE, "--format", "json", *more)
@@ -137,8 +148,9 @@ def test_a_config_json_is_a_model_and_a_file_is_hardware(ds_accum: Any, folder: 
         (("--gpu-memory", "0"), "--gpu-memory must be at least 1", "set --gpu-memory to 1 or more"),
         (("--stages", "4"), "ZeRO has the stages 0, 1, 2 and 3, not '4'", None),
         (("--recompute", "some"), "must be of none, selective and full, not 'some'", None),
-        (("--max-bubble", "15"), "must be a share below 1, not 15", None),
-        (("--max-bubble", "nan"), "must be at least 0, not nan", None),
+        (("--max-bubble", "15"), "--max-bubble: '15' is more than the whole", "15 % is written 15%"),
+        (("--max-bubble", "1"), "a share from 0 to below 1, not 1", "15 % of the step"),
+        (("--max-bubble", "nan"), "--max-bubble: 'nan' is not a number of at least 0", None),
         (("--compute-share", "0"), "must be more than 0, not 0", None),
         (("--link-share", "2"), "must be at most 1, not 2", None),
         (("--learning-rate", "inf"), "must be more than 0, not inf", None),
