@@ -55,7 +55,7 @@ class PlanOptions:
     offload: bool
     max_bubble: Fraction | None
     dtype: str
-    grad_dtype: str
+    grad_accum_dtype: str
     optimizer: str
     attention: str
     kernels: str
@@ -85,15 +85,20 @@ class PlanOptions:
         """What is the same for all layouts."""
         from ds_accum.plan.training import TrainingSetup
 
-        accumulated: Any = None if self.dtype == "fp32" or self.grad_dtype == "model" else "fp32"
-        given: dict[str, Any] = {"dtype": self.dtype, "optimizer": self.optimizer}
+        given: dict[str, Any] = {
+            "dtype": self.dtype,
+            "optimizer": self.optimizer,
+            # The model's own where it is not said otherwise, so that nothing needless is written into the config.
+            **dict.fromkeys(
+                ("grad_accum_dtype", "communication_dtype"),
+                None if self.dtype in ("fp32", self.grad_accum_dtype) else self.grad_accum_dtype,
+            ),
+        }
         return TrainingSetup(
             zero_stage=1,
             micro_batch_size=1,
             gradient_accumulation_steps=1,
             sequence_length=self.sequence_length,
-            grad_accum_dtype=accumulated,
-            communication_dtype=accumulated,
             flash_attention=self.attention == "flash",
             fused_kernels=self.kernels == "fused",
             dropout=self.dropout,
@@ -214,7 +219,6 @@ _OPTIONS = (
     ),
     option(
         "--global-batch",
-        "--global-batch-size",
         "global_batch_size",
         callback=_read_count,
         metavar="N",
@@ -265,8 +269,7 @@ _OPTIONS = (
     _size("--max-ep", "max_expert_parallel_size", section=_LIMITS, help="Expert parallel; the experts unless given."),
     _size("--max-micro-batch", "max_micro_batch_size", section=_LIMITS, help="Samples of one forward on one GPU."),
     option(
-        "--stages",
-        "zero_stages",
+        "--zero-stages",
         callback=_read_stages,
         default="0,1,2,3",
         show_default=True,
@@ -306,13 +309,13 @@ _OPTIONS = (
         help="Of parameters: bf16, fp16, fp32.",
     ),
     option(
-        "--grad-dtype",
-        type=click.Choice(["fp32", "model"]),
+        "--grad-accum-dtype",
+        type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
         show_default=True,
         metavar="TYPE",
         section=_TRAINING,
-        help="What gradients add up and travel in: fp32, or the model's own.",
+        help="What gradients add up and travel in: fp32, bf16, fp16.",
     ),
     option(
         "--optimizer",
@@ -325,12 +328,12 @@ _OPTIONS = (
     ),
     option(
         "--attention",
-        type=click.Choice(["flash", "standard"]),
+        type=click.Choice(["flash", "plain"]),
         default="flash",
         show_default=True,
         metavar="KIND",
         section=_TRAINING,
-        help="flash keeps no scores; standard keeps them all.",
+        help="Whether the scores of attention are kept: flash keeps none, plain all.",
     ),
     option(
         "--kernels",
@@ -350,7 +353,7 @@ _OPTIONS = (
         show_default=True,
         metavar="YES/NO",
         section=_TRAINING,
-        help="Whether tensor parallel ranks split norms and residuals by tokens.",
+        help="Tensor parallel ranks split norms and residuals by tokens, as in Megatron-LM, where they divide evenly.",
     ),
     option(
         "--compute-share",

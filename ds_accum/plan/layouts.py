@@ -29,7 +29,7 @@ from ds_accum.plan.pipeline.times import exact
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import Offload, Recompute
 
-__all__ = ["Limits", "RefusedDegree", "legal_layouts", "refused_degrees", "ways_to_train"]
+__all__ = ["Limits", "RefusedDegree", "legal_layouts", "refused_degrees", "splits_sequence", "ways_to_train"]
 
 Degree = Literal["tensor", "pipeline", "context", "sequence", "expert"]
 
@@ -38,9 +38,9 @@ Degree = Literal["tensor", "pipeline", "context", "sequence", "expert"]
 class Limits:
     """What may be considered. None: as far as the module's rules go. Raises UsageError for a size below 1.
 
-    `max_bubble` is a share of the step, from 0 to 1, kept exactly: 0.15 is 3/20. `offload` allows optimizer states, and at ZeRO stage 3 parameters,
-    in the memory of the host; `host_memory_bytes` is that of one node. `recompute` "selective" is of no use with
-    FlashAttention, which keeps no attention scores, and is skipped there.
+    `max_bubble` is a share of the step, from 0 to 1, kept exactly: 0.15 is 3/20. `offload` allows optimizer states, and
+    at ZeRO stage 3 parameters, in the memory of the host; `host_memory_bytes` is that of one node. `recompute`
+    "selective" is of no use with FlashAttention, which keeps no attention scores, and is skipped there.
     """
 
     max_tensor_parallel_size: int | None = None
@@ -148,6 +148,12 @@ def refused_degrees(
 
 
 _ORDER: dict[Degree, int] = {"tensor": 0, "pipeline": 1, "context": 2, "sequence": 3, "expert": 4}
+
+
+def splits_sequence(layout: ParallelLayout, sequence_length: int) -> bool:
+    """Whether tensor-parallel ranks can split the tokens of a sequence among them (Megatron's sequence parallel)."""
+    tokens, rest = divmod(sequence_length, layout.context_parallel_size * layout.sequence_parallel_size)
+    return layout.tensor_parallel_size > 1 and rest == 0 and tokens % layout.tensor_parallel_size == 0
 
 
 def ways_to_train(

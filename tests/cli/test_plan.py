@@ -78,7 +78,7 @@ def test_the_limits_are_kept(ds_accum: Any) -> None:
     finished = ds_accum(
         *("plan", *RECIPE, "--format", "json", "--top", "1000"),
         *("--max-tp", "2", "--max-pp", "2", "--max-sp", "1", "--max-micro-batch", "4"),
-        *("--stages", "1,3", "--recompute", "full", "--max-bubble", "0.05"),
+        *("--zero-stages", "1,3", "--recompute", "full", "--max-bubble", "0.05"),
     )
     layouts = json.loads(finished.output)["layouts"]
     assert len(layouts) > 10
@@ -107,8 +107,8 @@ def test_what_is_assumed_of_the_training_reaches_the_estimate(ds_accum: Any) -> 
         return found
 
     assert (best()["grad_accum_dtype"], best()["communication_dtype"]) == ("fp32", "fp32")
-    assert best("--grad-dtype", "model")["grad_accum_dtype"] is None
-    assert best("--attention", "standard")["flash_attention"] is False
+    assert best("--grad-accum-dtype", "bf16")["grad_accum_dtype"] is None
+    assert best("--attention", "plain")["flash_attention"] is False
     assert best("--kernels", "plain")["fused_kernels"] is False
     assert best("--max-pp", "1", "--megatron-sequence-parallel", "no")["megatron_sequence_parallel"] is False
 
@@ -146,7 +146,7 @@ def test_a_config_json_is_a_model_and_a_file_is_hardware(ds_accum: Any, folder: 
         (("--gpu-memory", "80"), None, None),
         (("--gpu-memory", "80GBB"), "--gpu-memory '80GBB' is no number", "80GB"),
         (("--gpu-memory", "0"), "--gpu-memory must be at least 1", "set --gpu-memory to 1 or more"),
-        (("--stages", "4"), "ZeRO has the stages 0, 1, 2 and 3, not '4'", None),
+        (("--zero-stages", "4"), "ZeRO has the stages 0, 1, 2 and 3, not '4'", None),
         (("--recompute", "some"), "must be of none, selective and full, not 'some'", None),
         (("--max-bubble", "15"), "--max-bubble: '15' is more than the whole", "15 % is written 15%"),
         (("--max-bubble", "1"), "a share from 0 to below 1, not 1", "15 % of the step"),

@@ -139,9 +139,7 @@ def exact(
         return Fraction(0)
     # The exponent first: a decimal may stand for an integer that no memory holds.
     if (isinstance(value, Decimal) and abs(value.adjusted()) > 13) or not _LEAST <= (number := _digits(value)) <= _MOST:
-        raise UsageError(
-            f"{name} is {_shown(value)}, and must be between 1e-12 and 1e12", remedy=remedy
-        )
+        raise UsageError(f"{name} is {_shown(value)}, and must be between 1e-12 and 1e12", remedy=remedy)
     return number
 
 
