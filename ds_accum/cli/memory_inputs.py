@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ds_accum.config.launch import Launch
     from ds_accum.plan.training import TrainingSetup
 
-__all__ = ["training_of"]
+__all__ = ["training_of", "training_over_stages"]
 
 _OPTIMIZERS = ("adam", "adamw", "lamb", "lion", "sgd", "adagrad", "rmsprop", "muon")
 
@@ -59,6 +59,17 @@ def training_of(
         sequence_length=length,
         **given,
     )
+
+
+def training_over_stages(
+    values: Mapping[str, Any], launch: Launch, layout: ParallelLayout, ledger: BatchLedger, options: Mapping[str, Any]
+) -> TrainingSetup:
+    """The setup whose stage is then varied; an optimizer that is not known is taken for adamw. Raises ConfigError."""
+    name = _block(values, "optimizer").get("type")
+    known = not isinstance(name, str) or name.lower() in _OPTIMIZERS
+    # Stage 3 refuses nothing that a lower one can.
+    over = {"zero_stage": 3, "optimizer": None if known else "adamw"}
+    return training_of(values, launch, layout, ledger, {**options, **over})
 
 
 _OVER_THE_CONFIG = ("zero_stage", "dtype", "grad_accum_dtype", "optimizer", "offload_optimizer", "offload_parameters")

@@ -88,6 +88,33 @@ def test_bytes_are_those_of_the_formulas(ds_accum: Any) -> None:
 # --------------------------------------------------------------------------------------------------------------- config
 
 
+def test_memory_of_splits_is_that_of_the_config_as_memory_estimates_it(ds_accum: Any, folder: Path) -> None:
+    path = write(
+        folder,
+        train_micro_batch_size_per_gpu=2,
+        gradient_accumulation_steps=4,
+        bf16={"enabled": True},
+        data_types={"grad_accum_dtype": "fp32"},
+        optimizer={"type": "Lion", "params": {"lr": 1e-4}},
+        zero_optimization={"stage": 2, "reduce_bucket_size": 1_000_000, "offload_optimizer": {"device": "cpu"}},
+    )
+    common = (path, "--world-size", "8", "--tp", "2", "--model", "gpt-125m", "--seq-len", "1024")
+    (first, *_) = account(ds_accum, *common, "--vary", "4x4x2")["splits"]
+    assert first["ledger"]["micro_batch_size"] == 2
+    for stage in (1, 2, 3):
+        finished = ds_accum("memory", *common, "--zero-stage", str(stage), "--format", "json")
+        assert first["stages"][stage]["peak_bytes"] == json.loads(finished.output)["peak_bytes"]
+    output = flat(text(ds_accum, *common, "--vary", "4x4x2"))
+    assert "gradients that add up in fp32 and travel in bf16, lion, FlashAttention" in output
+    assert "states offloaded to cpu where the stage can. ZeRO-0 adds up in bf16." in output
+
+
+def test_memory_of_splits_takes_an_optimizer_that_is_not_known_for_adamw(ds_accum: Any, folder: Path) -> None:
+    path = write(folder, train_micro_batch_size_per_gpu=2, optimizer={"type": "Mine", "params": {}})
+    output = text(ds_accum, path, "--world-size", "8", "--model", "gpt-125m", "--seq-len", "1024", "--vary", "1x8x2")
+    assert "Assumed: fp32 parameters, gradients that add up and travel in fp32, adamw" in flat(output)
+
+
 def test_a_config_says_batch_stage_dtypes_and_reduction(ds_accum: Any, folder: Path) -> None:
     path = write(
         folder,
