@@ -57,6 +57,25 @@ def test_a_file_that_is_there_is_kept_unless_forced(ds_accum: Any, folder: Path)
     assert json.loads(Path("ds_config.json").read_text("utf-8"))["train_batch_size"] == 512
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--write", "nope/x.json"), "can't write nope/x.json: no such file or directory"),
+        (("--write", "file/x.json"), "can't write file/x.json: "),
+        (("--write", "x.json", "--output-file", "x.json"), "--write and --output-file are both x.json"),
+        (("--write", "x.json", "--output-file", "./x.json", "--force"), "--write and --output-file are both x.json"),
+    ],
+)
+def test_a_config_that_can_not_be_written_is_refused_before_anything_is_searched(
+    ds_accum: Any, folder: Path, place: tuple[str, ...], said: str
+) -> None:
+    Path("file").touch()
+    finished = ds_accum("plan", *RECIPE, *place)
+    assert (finished.code, finished.output) == (2, "")
+    assert finished.errors.startswith(f"error: {said}")
+    assert not Path("x.json").exists()
+
+
 def test_what_the_config_is_asked_to_say_it_says(ds_accum: Any, folder: Path) -> None:
     more = ("--learning-rate", "3e-4", "--gradient-clipping", "0.5", "--dtype", "fp16", "--optimizer", "lion")
     assert ds_accum("plan", *RECIPE, "--write", "c.json", *more).code == 0
