@@ -55,8 +55,9 @@ def launch_of(options: Mapping[str, Any]) -> Launch:
     launch = LaunchOptions(**given)  # type: ignore[arg-type]
     worlds = launch.world_sizes()
     if len(worlds) > 1:
+        other = ", or use --vary" if "vary" in options else ""
         raise UsageError(
-            f"an account is of one world size, not of {len(worlds)}", remedy="give one --world-size, or use --vary"
+            f"{len(worlds)} world sizes are given, and this is about one", remedy=f"give one --world-size{other}"
         )
     degrees: dict[str, Any] = {f"{name}_parallel_size": options[f"{name}_parallel_size"] or 1 for name in _DEGREES}
     return Launch(
@@ -192,9 +193,9 @@ def _with_world(launch: Launch, values: Mapping[str, Any], options: Mapping[str,
     if given is None:
         sizes = [values.get(key) for key in _BATCH_OPTIONS]
         if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
-            raise UsageError(
-                "how many ranks see different samples is not known", remedy="give --world-size or --data-parallel"
-            )
+            # Of the two commands that ask, one has the option.
+            other = " or --data-parallel" if "vary" in options else ""
+            raise UsageError("how many ranks see different samples is not known", remedy=f"give --world-size{other}")
         batch, micro, accumulation = sizes
         given, rest = divmod(batch, micro * accumulation)  # type: ignore[operator]
         if rest or given == 0:

@@ -121,7 +121,9 @@ def all_splits(global_batch_size: int, *, data_parallel_size: int | None = None)
         raise UsageError(
             f"global batch {show(global_batch_size)} has {len(found)} splits, more than the {MOST_SPLITS} that a table"
             " shows",
-            remedy="give the world size, or name the splits, as in 4x8x4,8x16x1",
+            remedy="name those to compare, as in 4x8x4,8x16x1"
+            if data_parallel_size is not None
+            else "take those of one data parallel size, which are all and not any, or name them, as in 4x8x4,8x16x1",
         )
     return tuple(found)
 

@@ -85,6 +85,14 @@ def test_bytes_are_those_of_the_formulas(ds_accum: Any) -> None:
     assert [stage["synchronizations"] for stage in coalesced["stages"]] == [1, 1, 1, 1]
 
 
+def test_of_too_many_splits_one_is_told_what_narrows_them(ds_accum: Any) -> None:
+    sizes = ("--data-parallel", "4", "--micro-batch", "720720")
+    finished = ds_accum("ledger", "--vary", "any", *sizes)
+    assert finished.code == 2 and "those of one data parallel size, which are all" in finished.errors
+    assert ds_accum("ledger", "--vary", "all", *sizes, "--seq-len", "1").code == 2
+    assert "name those to compare" in ds_accum("ledger", "--vary", "all", *sizes).errors
+
+
 # --------------------------------------------------------------------------------------------------------------- config
 
 
@@ -314,7 +322,7 @@ def test_the_help_says_what_there_is(ds_accum: Any) -> None:
             "global batch 100 is not micro batch 3 x data parallel 1 x accumulation 2 = 6",
         ),
         (("--micro-batch", "1", "--world-size", "8", "--tp", "3"), "world 8 is not a multiple of tensor 3"),
-        (("--micro-batch", "1", "--world-size", "8,16"), "an account is of one world size, not of 2"),
+        (("--micro-batch", "1", "--world-size", "8,16"), "2 world sizes are given, and this is about one"),
         (("--micro-batch", "1", "--world-size", "8", "--data-parallel", "4"), "--data-parallel 4 contradicts world 8"),
         (("--micro-batch", "9" * 30, "--world-size", "8"), "is beyond 10^12"),
         (("--micro-batch", "9" * 30, "--data-parallel", "9" * 30), "is beyond 10^12"),

@@ -207,6 +207,28 @@ def test_a_wrong_call_is_told_in_one_sentence(
     assert "help:" in finished.errors
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--model", "llama-2-7b", "--micro-batch", "1", "--seq-len", "8"), "give --world-size"),
+        ((*SMALL, "--world-size", "8,16"), "give one --world-size"),
+        ((*SMALL, "--world-size", "6", "--tp", "3"), "set tensor parallel to 2 or 4"),
+        (
+            (*SMALL, "--tp", "8", "--seq-len", "127", "--megatron-sequence-parallel", "yes"),
+            "make the sequence length 120 or 128, or leave Megatron's sequence parallel off",
+        ),
+        ((*SMALL, "--cp", "8", "--seq-len", "127"), "make the sequence length 120 or 128"),
+        ((*SMALL, "--model", "mixtral-8x7b", "--world-size", "3", "--ep", "3"), "set expert parallel to 2 or 4"),
+        ((*SMALL, "--pp", "4", "--accumulation", "9", "--schedule", "interleaved", "--virtual-stages", "2"), "8 or 12"),
+    ],
+)
+def test_what_to_do_is_something_that_this_command_can(ds_accum: Any, arguments: tuple[str, ...], remedy: str) -> None:
+    finished = ds_accum("memory", *arguments)
+    assert finished.code == 2
+    assert finished.errors.endswith(f"{remedy}\n") and "\nhelp: " in finished.errors
+    assert "--vary" not in finished.errors and "--data-parallel" not in finished.errors
+
+
 @pytest.mark.parametrize("text", ["[]", '{"zero_optimization": {"stage": 2}, "zero_optimization": 3}', "\0"])
 def test_a_broken_config_is_told_in_one_sentence(ds_accum: Any, tmp_path: Path, text: str) -> None:
     path = tmp_path / "ds_config.json"

@@ -322,7 +322,7 @@ def test_a_margin_below_zero_is_refused(given_: dict[str, Any]) -> None:
         (
             {"pipeline_parallel_size": 4, "world_size": 4},
             {"schedule": "interleaved", "virtual_stages": 2, "gradient_accumulation_steps": 9},
-            "interleaving 9 micro-batches can't be cut in pipeline 4",
+            "9 micro-batches can't be interleaved over 4 pipeline stages",
         ),
         ({"expert_parallel_size": 2, "world_size": 4}, {}, "llama-2-7b has no experts to spread"),
     ],
