@@ -125,13 +125,13 @@ class PlanOptions:
         kind = self.gpu()
         if self.hardware is None:
             known = "" if self.gpu_memory is None else f" with {bytes_text(kind.memory_bytes)}"
-            said.append(f"No --hardware was given: the GPUs are taken for {DEFAULT_HARDWARE}{known}.")
+            said.append(f"no --hardware was given: the GPUs are taken for {DEFAULT_HARDWARE}{known}")
         elif self.gpu_memory is not None:
-            said.append(f"The memory of a GPU is taken for {bytes_text(kind.memory_bytes)}, as asked.")
+            said.append(f"the memory of a GPU is taken for {bytes_text(kind.memory_bytes)}, as asked")
         rest = self.world_size % kind.gpus_per_node
         if rest and self.world_size > kind.gpus_per_node:
             said.append(
-                f"{self.world_size} GPUs are no multiple of {kind.gpus_per_node} a node: the last node lends {rest}."
+                f"{self.world_size} GPUs are no multiple of {kind.gpus_per_node} a node: the last node lends {rest}"
             )
         return tuple(said)
 

@@ -17,6 +17,7 @@ from typing import Any
 from ds_accum.batch.wording import require_integer
 from ds_accum.errors import ConfigError, UsageError
 from ds_accum.plan.shape import ExpertShape, LatentAttention, ModelShape
+from ds_accum.plan.shipped import shipped_folder
 
 __all__ = ["model_names", "read_shape", "shape_of"]
 
@@ -26,7 +27,7 @@ _LONGEST_FILE = 10_000_000
 
 def model_names() -> tuple[str, ...]:
     """The models that ds-accum brings along, by name."""
-    return tuple(sorted(path.stem for path in _models_folder().glob("*.json")))
+    return tuple(sorted(path.stem for path in shipped_folder("models").glob("*.json")))
 
 
 def read_shape(path_or_name: str | Path) -> ModelShape:
@@ -38,7 +39,7 @@ def read_shape(path_or_name: str | Path) -> ModelShape:
     if not name.strip():
         raise UsageError("no model is named", remedy=f"give a config.json, or one of {', '.join(model_names())}")
     if name in model_names():
-        path = _models_folder() / f"{name}.json"
+        path = shipped_folder("models") / f"{name}.json"
         return shape_of(_read_json(path), name=name)
     path = Path(path_or_name)
     try:
@@ -74,13 +75,6 @@ def _no_such_model(path: Path, name: str) -> UsageError:
     close = get_close_matches(name.lower(), model_names(), n=1)
     remedy = f"did you mean {close[0]}?" if close else f"give a config.json, or one of {', '.join(model_names())}"
     return UsageError(f"there is no model {name[:80]} and no file {str(path)[:80]}", remedy=remedy)
-
-
-def _models_folder() -> Path:
-    """Inside the package where it is installed, beside it among the sources."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "configs" / "models"
-    return installed if installed.is_dir() else package.parent / "configs" / "models"
 
 
 def _read_json(path: Path) -> object:

@@ -14,7 +14,7 @@ RECIPE = ("--model", "llama-2-7b", "--gpus", "8", "--seq-len", "4096", "--tokens
 def test_a_recipe_becomes_a_report(ds_accum: Any) -> None:
     finished = ds_accum("plan", *RECIPE, "--hardware", "h100")
     assert (finished.code, finished.errors) == (0, "")
-    assert finished.output.startswith("llama-2-7b on 8 x H100-80GB\n- Best of ")
+    assert finished.output.startswith("llama-2-7b on 8 x H100-80GB\n- best of ")
     assert max(map(len, finished.output.splitlines())) <= 80
 
 
@@ -88,7 +88,7 @@ def test_where_nothing_fits_the_code_is_1_and_no_config_is_written(ds_accum: Any
     recipe = ("--model", "llama-2-70b", "--gpus", "8", "--seq-len", "4096", "--global-batch", "64")
     finished = ds_accum("plan", *recipe, "--hardware", "a100-40gb", "--write", "ds_config.json")
     assert finished.code == 1
-    assert "- Nothing fits: none of " in finished.output and "What would help" in finished.output
+    assert "- nothing fits: none of " in finished.output and "What would help" in finished.output
     assert finished.errors == "note: ds_config.json was not written: nothing fits\n"
     assert not Path("ds_config.json").exists()
 
@@ -136,8 +136,8 @@ def test_what_was_not_said_is_noted(ds_accum: Any) -> None:
     recipe = ("--model", "gpt-125m", "--gpus", "12", "--seq-len", "1024", "--global-batch", "48")
     notes = json.loads(ds_accum("plan", *recipe, "--gpu-memory", "60GB", "--format", "json").output)["notes"]
     assert notes == [
-        "No --hardware was given: the GPUs are taken for A100-80GB with 60 GB.",
-        "12 GPUs are no multiple of 8 a node: the last node lends 4.",
+        "no --hardware was given: the GPUs are taken for A100-80GB with 60 GB",
+        "12 GPUs are no multiple of 8 a node: the last node lends 4",
     ]
     assert json.loads(ds_accum("plan", *RECIPE, "--hardware", "h100", "--format", "json").output)["notes"] == []
 

@@ -14,7 +14,7 @@ PIPELINE = ("schedule", "--stages", "4", "--micro-batches", "8")
 def test_it_draws_and_says_the_bubble(ds_accum: Any) -> None:
     finished = ds_accum(*PIPELINE)
     assert finished.code == 0
-    assert "The bubble is 27.3 % of a step (3/11)" in finished.output
+    assert "the bubble is 27.3 % of a step (3/11)" in finished.output
     assert "stage 3" in finished.output
     assert all(len(line) <= 80 for line in finished.output.splitlines())
 
@@ -34,16 +34,16 @@ def test_with_both_it_says_the_fewest_and_draws_what_was_asked_for(ds_accum: Any
 
 def test_a_slow_stage_and_another_cut(ds_accum: Any) -> None:
     finished = ds_accum(*PIPELINE, "--slow", "2:1.3", "--layers", "32", "--activation-bytes", "1.5GB")
-    assert "The bubble is 34.4 % of a step" in finished.output
-    assert "Cut into 9, 9, 5 and 9 layers" in finished.output
+    assert "the bubble is 34.4 % of a step" in finished.output
+    assert "cut into 9, 9, 5 and 9 layers" in finished.output
     assert "6 GB" in finished.output
 
 
 def test_stage_times_are_seconds_forward_alone_or_with_backward(ds_accum: Any) -> None:
     for times in ("0.01", "0.01/0.02", "0.01,0.01,0.01,0.01", "0.01/0.02,0.01/0.02,0.01/0.02,0.01/0.02"):
-        assert "A step takes 330 ms" in ds_accum(*PIPELINE, "--stage-times", times).output
+        assert "a step takes 330 ms" in ds_accum(*PIPELINE, "--stage-times", times).output
     assert (
-        "A step takes 336 ms"
+        "a step takes 336 ms"
         in ds_accum(*PIPELINE, "--schedule", "gpipe", "--stage-times", "0.01", "--transfer-time", "0.001").output
     )
 
@@ -57,7 +57,7 @@ def test_layers_that_do_not_divide_make_the_first_stages_slower(ds_accum: Any) -
 
 def test_the_logits_stay_on_the_last_stage(ds_accum: Any) -> None:
     finished = ds_accum(*PIPELINE, "--stage-times", "1,1,1,1.5", "--layers", "8,8,8,8", "--fixed", "3:0.5")
-    assert "Cut into 9, 9, 9 and 5 layers" in finished.output
+    assert "cut into 9, 9, 9 and 5 layers" in finished.output
 
 
 def test_all_schedules_are_one_table(ds_accum: Any) -> None:
