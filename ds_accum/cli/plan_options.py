@@ -14,6 +14,7 @@ import click
 
 from ds_accum.cli.sections import option
 from ds_accum.cli.sizes import read_more_than_zero, read_size
+from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -82,9 +83,14 @@ class PlanOptions:
         return Limits(host_memory_bytes=self.host_memory, **given)
 
     def training(self) -> TrainingSetup:
-        """What is the same for all layouts."""
+        """What is the same for all layouts. Raises UsageError where gradients would add up in the other 16-bit type."""
         from ds_accum.plan.training import TrainingSetup
 
+        if {self.dtype, self.grad_accum_dtype} == {"bf16", "fp16"}:
+            raise UsageError(
+                f"gradients of {self.dtype} do not add up in {self.grad_accum_dtype}",
+                remedy=f"set --grad-accum-dtype to fp32 or {self.dtype}",
+            )
         given: dict[str, Any] = {
             "dtype": self.dtype,
             "optimizer": self.optimizer,

@@ -170,6 +170,7 @@ def test_a_config_json_is_a_model_and_a_file_is_hardware(ds_accum: Any, folder: 
         (("--max-bubble", "15"), "--max-bubble: '15' is more than the whole", "15 % is written 15%"),
         (("--max-bubble", "1"), "a share from 0 to below 1, not 1", "15 % of the step"),
         (("--max-bubble", "nan"), "--max-bubble: 'nan' is not a number of at least 0", None),
+        (("--grad-accum-dtype", "fp16"), "gradients of bf16 do not add up in fp16", "fp32 or bf16"),
         (("--compute-share", "0"), "must be more than 0, not 0", None),
         (("--link-share", "2"), "must be at most 1, not 2", None),
         (("--learning-rate", "inf"), "must be more than 0, not inf", None),
