@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from ds_accum.errors import UsageError
 
-__all__ = ["replace_file", "unwritable", "write_file"]
+__all__ = ["replace_file", "require_folder", "unwritable", "write_file"]
 
 
 def write_file(path: Path, text: str, *, replace: bool = True) -> None:
@@ -25,6 +26,23 @@ def write_file(path: Path, text: str, *, replace: bool = True) -> None:
             path.write_bytes(data)
         else:
             replace_file(path.resolve(), data)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def require_folder(path: Path) -> None:
+    """Raises UsageError where the folder that a file is to be written in is not there, or takes no file.
+
+    For what is written after long work: `write_file` finds out for itself.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            return
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ds_accum.plan.experts import ExpertAccount
     from ds_accum.plan.length import Epoch, TrainingLength, Warmup
     from ds_accum.plan.splits import SplitAccount
+    from ds_accum.plan.training import TrainingSetup
 
 __all__ = ["ledger"]
 
@@ -58,6 +59,11 @@ def ledger(config: Path | None, report: ReportOptions, **options: Any) -> None:
     coalesced = options["coalesced"] or facts.coalesced
     sequence_length = options["sequence_length"]
     account = account_step(batch, layout, sequence_length=sequence_length, model=model, coalesced=coalesced)
+    training = None
+    if options["vary"] is not None and model is not None and model.shape is not None and sequence_length is not None:
+        from ds_accum.cli.memory_inputs import training_over_stages
+
+        training = training_over_stages(values, launch, layout, batch, options)
     epoch, length = _length(options, batch)
     notes = []
     if facts.scheduler is not None and length is not None:
@@ -66,7 +72,7 @@ def ledger(config: Path | None, report: ReportOptions, **options: Any) -> None:
         "zero_stage": facts.zero_stage,
         "epoch": epoch,
         "length": length,
-        "splits": _splits(options, batch, layout, model, coalesced=coalesced),
+        "splits": _splits(options, batch, layout, model, coalesced=coalesced, training=training),
         "experts": _experts(options, batch, layout, model),
         "notes": notes,
     }
@@ -161,6 +167,7 @@ def _splits(
     model: ModelSize | None,
     *,
     coalesced: bool,
+    training: TrainingSetup | None,
 ) -> tuple[SplitAccount, ...]:
     asked = options["vary"]
     if asked is None:
@@ -181,6 +188,7 @@ def _splits(
         model=model,
         coalesced=coalesced,
         num_samples=options["num_samples"],
+        training=training,
     )
 
 

@@ -55,8 +55,9 @@ def launch_of(options: Mapping[str, Any]) -> Launch:
     launch = LaunchOptions(**given)  # type: ignore[arg-type]
     worlds = launch.world_sizes()
     if len(worlds) > 1:
+        other = ", or use --vary" if "vary" in options else ""
         raise UsageError(
-            f"an account is of one world size, not of {len(worlds)}", remedy="give one --world-size, or use --vary"
+            f"{len(worlds)} world sizes are given, and this is about one", remedy=f"give one --world-size{other}"
         )
     degrees: dict[str, Any] = {f"{name}_parallel_size": options[f"{name}_parallel_size"] or 1 for name in _DEGREES}
     return Launch(
@@ -118,9 +119,9 @@ def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
     zero, block, scheduler = (_block(values, key) for key in ("zero_optimization", "ds_accum", "scheduler"))
     stage = zero.get("stage", 0) if values else None
     dtype: Dtype | None = None
-    for key, name in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")):
-        if dtype is None and _block(values, key).get("enabled") is True:
-            dtype = _DTYPES[name]
+    for name in ("bf16", "bfloat16", "fp16"):
+        if dtype is None and _block(values, name).get("enabled") is True:
+            dtype = _sendable(name)
     if dtype is None and values:
         dtype = "fp32"
     is_split = launch.sequence_parallel_size > 1 or values.get("sequence_parallel_size", 1) != 1
@@ -130,7 +131,7 @@ def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
     return ConfigFacts(
         zero_stage=stage if stage in (0, 1, 2, 3) and not isinstance(stage, bool) else None,
         dtype=dtype,
-        gradient_dtype=_DTYPES.get(sent) if isinstance(sent, str) else None,
+        gradient_dtype=_sendable(sent),
         coalesced=block.get("reduction") == "boundary",
         max_live_parameters=_kept(zero),
         scheduler=parameters or None,
@@ -160,14 +161,13 @@ def _kept(zero: Mapping[str, Any]) -> int | None:
 
 _MOST_PARAMETERS = 10**15
 
-_DTYPES: dict[str, Dtype] = {
-    "fp32": "fp32",
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-}
+
+def _sendable(word: object) -> Dtype | None:
+    """The dtype that a value of the config names; None for what names none, or one that no gradient has."""
+    from ds_accum.config.support import dtype_of
+
+    dtype = dtype_of(word)
+    return None if dtype == "int8" else dtype
 
 
 def _block(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -193,9 +193,9 @@ def _with_world(launch: Launch, values: Mapping[str, Any], options: Mapping[str,
     if given is None:
         sizes = [values.get(key) for key in _BATCH_OPTIONS]
         if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
-            raise UsageError(
-                "how many ranks see different samples is not known", remedy="give --world-size or --data-parallel"
-            )
+            # Of the two commands that ask, one has the option.
+            other = " or --data-parallel" if "vary" in options else ""
+            raise UsageError("how many ranks see different samples is not known", remedy=f"give --world-size{other}")
         batch, micro, accumulation = sizes
         given, rest = divmod(batch, micro * accumulation)  # type: ignore[operator]
         if rest or given == 0:

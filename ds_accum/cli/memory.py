@@ -45,7 +45,7 @@ def memory(config: Path | None, report: ReportOptions, **options: Any) -> None:
     launch = launch_of(options)
     values, filled_in = read_config(config, launch) if config is not None else ({}, frozenset())
     layout, ledger = layout_and_ledger(values, filled_in, launch, options)
-    training = training_of(values, launch, ledger, options)
+    training = training_of(values, launch, layout, ledger, options)
     estimate = estimate_memory(shape, layout, training, all_stages=options["all_stages"])
     gpu_bytes = options["gpu_bytes"]
     report.write(

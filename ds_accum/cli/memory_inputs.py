@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ds_accum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ds_accum.batch import BatchLedger
+    from ds_accum.batch import BatchLedger, ParallelLayout
     from ds_accum.config.launch import Launch
     from ds_accum.plan.training import TrainingSetup
 
-__all__ = ["training_of"]
+__all__ = ["training_of", "training_over_stages"]
 
-_DTYPES = {
-    "fp32": "fp32",
-    "float32": "fp32",
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-}
 _OPTIMIZERS = ("adam", "adamw", "lamb", "lion", "sgd", "adagrad", "rmsprop", "muon")
 
 # Key of zero_optimization -> field of TrainingSetup, where the value is a whole number or a switch.
@@ -38,50 +30,83 @@ _ZERO_SWITCHES = {"overlap_comm": "overlap_comm", "contiguous_gradients": "conti
 
 
 def training_of(
-    values: Mapping[str, Any], launch: Launch, ledger: BatchLedger, options: Mapping[str, Any]
+    values: Mapping[str, Any], launch: Launch, layout: ParallelLayout, ledger: BatchLedger, options: Mapping[str, Any]
 ) -> TrainingSetup:
-    """The setup; `values` are the root keys of a config, {} without one. Raises ConfigError."""
+    """The setup; `values` are the root keys of a config, {} without one. Raises ConfigError.
+
+    A command that lacks some of the options leaves them out of `options`.
+    """
+    from ds_accum.plan.layouts import splits_sequence
     from ds_accum.plan.training import TrainingSetup
 
-    given = {**_from_config(values, launch), **_from_options(options)}
+    given = {**_from_config(values, launch), **_given(options, _OVER_THE_CONFIG), **_given(options, _OPTIONS)}
+    if options.get("grad_accum_dtype") is not None:
+        given["communication_dtype"] = options["grad_accum_dtype"]
     if "optimizer" not in given:
         given |= _optimizer(_block(values, "optimizer"))
     given.setdefault("dtype", "bf16")
     given.setdefault("zero_stage", 0)
-    if options["virtual_stages"] is not None:
-        given["virtual_stages"] = options["virtual_stages"]
+    if not values and given["zero_stage"] > 0:
+        given = {"grad_accum_dtype": "fp32", "communication_dtype": "fp32", **given}
+    for field, option, meant in _SWITCHES:
+        if options.get(option) is not None:
+            given[field] = options[option] == meant
+    length = options["sequence_length"]
+    given.setdefault("megatron_sequence_parallel", splits_sequence(layout, length))
     return TrainingSetup(
         micro_batch_size=ledger.micro_batch_size,
         gradient_accumulation_steps=ledger.gradient_accumulation_steps,
-        recompute=options["recompute"],
-        flash_attention=options["attention"] == "flash",
-        fused_kernels=options["kernels"] == "fused",
-        dropout=options["dropout"],
-        megatron_sequence_parallel=options["sequence_parallel_norms"],
-        schedule=options["schedule"],
-        sequence_length=options["sequence_length"],
+        sequence_length=length,
         **given,
     )
 
 
-def _from_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("zero_stage", "dtype", "grad_accum_dtype", "optimizer", "offload_optimizer", "offload_parameters")
-    return {name: options[name] for name in names if options[name] is not None}
+def training_over_stages(
+    values: Mapping[str, Any], launch: Launch, layout: ParallelLayout, ledger: BatchLedger, options: Mapping[str, Any]
+) -> TrainingSetup:
+    """The setup whose stage is then varied; an optimizer that is not known is taken for adamw. Raises ConfigError."""
+    name = _block(values, "optimizer").get("type")
+    known = not isinstance(name, str) or name.lower() in _OPTIMIZERS
+    # Stage 3 refuses nothing that a lower one can.
+    over = {"zero_stage": 3, "optimizer": None if known else "adamw"}
+    return training_of(values, launch, layout, ledger, {**options, **over})
+
+
+_OVER_THE_CONFIG = ("zero_stage", "dtype", "grad_accum_dtype", "optimizer", "offload_optimizer", "offload_parameters")
+_OPTIONS = (
+    "recompute",
+    "dropout",
+    "sequence_norm_gradients",
+    "expert_capacity_factor",
+    "layers_per_stage",
+    "schedule",
+    "virtual_stages",
+)
+_SWITCHES = (
+    ("flash_attention", "attention", "flash"),
+    ("fused_kernels", "kernels", "fused"),
+    ("megatron_sequence_parallel", "megatron_sequence_parallel", "yes"),
+)
+
+
+def _given(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: options[name] for name in names if options.get(name) is not None}
 
 
 def _from_config(values: Mapping[str, Any], launch: Launch) -> dict[str, Any]:
     if not values:
         return {}
     from ds_accum.cli.ledger_inputs import facts_of
+    from ds_accum.config.support import dtype_of
 
     facts = facts_of(values, launch)
     zero = _block(values, "zero_optimization")
     found: dict[str, Any] = {"zero_stage": facts.zero_stage or 0, "dtype": facts.dtype}
     if facts.gradient_dtype is not None:
         found["communication_dtype"] = facts.gradient_dtype
-    accumulated = _block(values, "data_types").get("grad_accum_dtype")
-    if isinstance(accumulated, str) and accumulated in _DTYPES:
-        found["grad_accum_dtype"] = _DTYPES[accumulated]
+    accumulated = dtype_of(_block(values, "data_types").get("grad_accum_dtype"))
+    if accumulated is not None and accumulated != "int8":
+        found["grad_accum_dtype"] = accumulated
     for key, name in _ZERO_KEYS.items():
         number = _whole(zero.get(key))
         if number is not None:

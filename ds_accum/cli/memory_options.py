@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_size, read_world_sizes
+from ds_accum.cli.sizes import read_more_than_zero, read_size, read_world_sizes
 
 __all__ = ["memory_options"]
 
@@ -47,6 +47,18 @@ def _read_stage(context: click.Context, parameter: click.Parameter, stage: int |
     return None if stage is None else read_stage(context, parameter, stage)
 
 
+def _read_factor(context: click.Context, parameter: click.Parameter, factor: float | None) -> float | None:
+    return None if factor is None else read_more_than_zero(context, parameter, factor)
+
+
+def _read_layers(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:  # noqa: ARG001
+    if text is None:
+        return None
+    from ds_accum.cli.schedule_values import read_counts
+
+    return read_counts(text, option=parameter.opts[0])
+
+
 def _size(*names: str, section: str, help_: str) -> Callable[[Any], Any]:
     return option(*names, type=int, callback=read_size, metavar="N", section=section, help=help_)
 
@@ -59,16 +71,9 @@ _OPTIONS = (
         section=_MODEL,
         help="A Hugging Face config.json, its folder, or a shape that ds-accum brings along, as llama-2-7b.",
     ),
-    _size(
-        "--micro-batch",
-        "--micro-batch-size",
-        "micro_batch_size",
-        section=_BATCH,
-        help_="Samples of one forward on one rank.",
-    ),
+    _size("--micro-batch", "micro_batch_size", section=_BATCH, help_="Samples of one forward on one rank."),
     _size(
         "--accumulation",
-        "--gradient-accumulation-steps",
         "gradient_accumulation_steps",
         section=_BATCH,
         help_="Micro-batches of one optimizer step.",
@@ -76,7 +81,7 @@ _OPTIONS = (
     _size(
         "--global-batch", "global_batch_size", section=_BATCH, help_="Samples of one optimizer step, over all ranks."
     ),
-    _size("--seq-len", "--sequence-length", "sequence_length", section=_BATCH, help_="Sequence length in tokens."),
+    _size("--seq-len", "sequence_length", section=_BATCH, help_="Sequence length in tokens."),
     option("--world-size", callback=read_world_sizes, metavar="N", section=_WORLD, help="Ranks of the launch."),
     _size("--nodes", section=_WORLD, help_="Machines, together with --gpus-per-node."),
     _size("--gpus-per-node", section=_WORLD, help_="Ranks of each machine."),
@@ -101,7 +106,10 @@ _OPTIONS = (
     option("--zero-stage", type=int, callback=_read_stage, metavar="N", section=_TRAINING, help="0 to 3; else 0."),
     option("--dtype", type=_DTYPES, section=_TRAINING, help="Of the model; else bf16."),
     option(
-        "--grad-accum-dtype", type=_DTYPES, section=_TRAINING, help="Gradients are added up in it; else the model's."
+        "--grad-accum-dtype",
+        type=_DTYPES,
+        section=_TRAINING,
+        help="What gradients add up and travel in; else what the config says, without one fp32, which ZeRO 0 can't.",
     ),
     option(
         "--optimizer",
@@ -139,10 +147,28 @@ _OPTIONS = (
     ),
     option("--dropout", is_flag=True, section=_ACTIVATIONS, help="The model has dropout."),
     option(
-        "--sequence-parallel-norms",
-        is_flag=True,
+        "--megatron-sequence-parallel",
+        type=click.Choice(["yes", "no"]),
         section=_ACTIVATIONS,
-        help="Megatron-LM's sequence parallelism: norms are split over the tensor-parallel ranks.",
+        help="Tensor parallel ranks split norms and residuals by tokens, as in Megatron-LM; unless given yes where they"
+        " divide evenly.",
+    ),
+    option(
+        "--sequence-norm-gradients",
+        type=click.Choice(["each_micro_batch", "deferred"]),
+        default="each_micro_batch",
+        show_default=True,
+        metavar="WHEN",
+        section=_ACTIVATIONS,
+        help="When the gradients of those norms are summed over the ranks: each_micro_batch, deferred.",
+    ),
+    option(
+        "--expert-capacity-factor",
+        type=float,
+        callback=_read_factor,
+        metavar="R",
+        section=_ACTIVATIONS,
+        help="Room of an expert for tokens, in an even share of them; without it none is dropped and all are even.",
     ),
     option(
         "--schedule",
@@ -151,6 +177,13 @@ _OPTIONS = (
         show_default=True,
         section=_ACTIVATIONS,
         help="Of the pipeline.",
+    ),
+    option(
+        "--layers-per-stage",
+        callback=_read_layers,
+        metavar="LIST",
+        section=_ACTIVATIONS,
+        help="Layers of each stage, 21,20,20,19; as even as can be unless given.",
     ),
     _size("--virtual-stages", section=_ACTIVATIONS, help_="Model chunks of a stage, for the interleaved schedule."),
     option(

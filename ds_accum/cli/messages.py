@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from ds_accum.lint.reporters import Terminal
 
-__all__ = ["COLORS", "print_error", "print_note", "terminal_for", "wants_color"]
+__all__ = ["COLORS", "can_show", "print_error", "print_note", "terminal_for", "wants_color"]
 
 COLORS = ("auto", "always", "never")
 
@@ -32,6 +32,16 @@ def print_note(message: str, *, color: str = "auto") -> None:
 
     paint = wants_color(color, sys.stderr)
     click.echo(f"{click.style('note:', bold=True)} {printable(message)}", err=True, color=paint)
+
+
+def can_show(stream: TextIO | None, text: str) -> bool:
+    """Whether the encoding of a stream has these characters."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:

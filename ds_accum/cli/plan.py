@@ -102,9 +102,9 @@ def plan(
     from ds_accum.plan.search import plan_batch
     from ds_accum.plan.shapes import read_shape
 
-    if config_file is not None and config_file.exists() and not force:
+    if config_file is not None:
         # Before the search and its report, which would be for nothing.
-        raise UsageError(f"{config_file} is there already", remedy="give another name, or --force to replace it")
+        _require_place(config_file, report.output_file, force=force)
     found = plan_batch(
         shape=read_shape(asked.model),
         hardware=asked.gpu(),
@@ -142,6 +142,19 @@ def plan(
             write_file(config_file, text, replace=force)
             print_note(f"{config_file} holds the config of layout {number}", color=report.color)
     return 0 if found.layouts else NOTHING_FITS
+
+
+def _require_place(config_file: Path, output_file: Path | None, *, force: bool) -> None:
+    """Raises UsageError where the config can't be written later on."""
+    from ds_accum.cli.files import require_folder
+
+    if output_file is not None and output_file.absolute() == config_file.absolute():
+        raise UsageError(
+            f"--write and --output-file are both {config_file}", remedy="give the config and the report a file each"
+        )
+    if config_file.exists() and not force:
+        raise UsageError(f"{config_file} is there already", remedy="give another name, or --force to replace it")
+    require_folder(config_file)
 
 
 def _config_of(found: Plan, number: int, *, learning_rate: float, gradient_clipping: float) -> str:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_at_least_zero, read_more_than_zero, read_size
+from ds_accum.cli.sizes import read_more_than_zero, read_size
+from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from ds_accum.plan.cost import CostAssumptions
     from ds_accum.plan.hardware import Hardware
     from ds_accum.plan.layouts import Limits
@@ -51,9 +54,9 @@ class PlanOptions:
     zero_stages: tuple[int, ...]
     recompute: tuple[str, ...]
     offload: bool
-    max_bubble: float | None
+    max_bubble: Fraction | None
     dtype: str
-    grad_dtype: str
+    grad_accum_dtype: str
     optimizer: str
     attention: str
     kernels: str
@@ -80,18 +83,28 @@ class PlanOptions:
         return Limits(host_memory_bytes=self.host_memory, **given)
 
     def training(self) -> TrainingSetup:
-        """What is the same for all layouts."""
+        """What is the same for all layouts. Raises UsageError where gradients would add up in the other 16-bit type."""
         from ds_accum.plan.training import TrainingSetup
 
-        accumulated: Any = None if self.dtype == "fp32" or self.grad_dtype == "model" else "fp32"
-        given: dict[str, Any] = {"dtype": self.dtype, "optimizer": self.optimizer}
+        if {self.dtype, self.grad_accum_dtype} == {"bf16", "fp16"}:
+            raise UsageError(
+                f"gradients of {self.dtype} do not add up in {self.grad_accum_dtype}",
+                remedy=f"set --grad-accum-dtype to fp32 or {self.dtype}",
+            )
+        given: dict[str, Any] = {
+            "dtype": self.dtype,
+            "optimizer": self.optimizer,
+            # The model's own where it is not said otherwise, so that nothing needless is written into the config.
+            **dict.fromkeys(
+                ("grad_accum_dtype", "communication_dtype"),
+                None if self.dtype in ("fp32", self.grad_accum_dtype) else self.grad_accum_dtype,
+            ),
+        }
         return TrainingSetup(
             zero_stage=1,
             micro_batch_size=1,
             gradient_accumulation_steps=1,
             sequence_length=self.sequence_length,
-            grad_accum_dtype=accumulated,
-            communication_dtype=accumulated,
             flash_attention=self.attention == "flash",
             fused_kernels=self.kernels == "fused",
             dropout=self.dropout,
@@ -118,13 +131,13 @@ class PlanOptions:
         kind = self.gpu()
         if self.hardware is None:
             known = "" if self.gpu_memory is None else f" with {bytes_text(kind.memory_bytes)}"
-            said.append(f"No --hardware was given: the GPUs are taken for {DEFAULT_HARDWARE}{known}.")
+            said.append(f"no --hardware was given: the GPUs are taken for {DEFAULT_HARDWARE}{known}")
         elif self.gpu_memory is not None:
-            said.append(f"The memory of a GPU is taken for {bytes_text(kind.memory_bytes)}, as asked.")
+            said.append(f"the memory of a GPU is taken for {bytes_text(kind.memory_bytes)}, as asked")
         rest = self.world_size % kind.gpus_per_node
         if rest and self.world_size > kind.gpus_per_node:
             said.append(
-                f"{self.world_size} GPUs are no multiple of {kind.gpus_per_node} a node: the last node lends {rest}."
+                f"{self.world_size} GPUs are no multiple of {kind.gpus_per_node} a node: the last node lends {rest}"
             )
         return tuple(said)
 
@@ -174,13 +187,12 @@ def _read_recompute(context: click.Context, parameter: click.Parameter, text: st
     return tuple(kind for kind in kinds if kind in words)
 
 
-def _read_share(context: click.Context, parameter: click.Parameter, share: float | None) -> float | None:
-    if share is None:
+def _read_share(context: click.Context, parameter: click.Parameter, text: str | None) -> Fraction | None:  # noqa: ARG001
+    if text is None:
         return None
-    read_at_least_zero(context, parameter, share)
-    if share >= 1:
-        raise click.BadParameter(f"must be a share below 1, not {share:g}: 0.15 is 15 %", context, parameter)
-    return share
+    from ds_accum.cli.schedule_values import read_share
+
+    return read_share(text, option=parameter.opts[0])
 
 
 def _read_positive_share(context: click.Context, parameter: click.Parameter, share: float | None) -> float | None:
@@ -213,7 +225,6 @@ _OPTIONS = (
     ),
     option(
         "--global-batch",
-        "--global-batch-size",
         "global_batch_size",
         callback=_read_count,
         metavar="N",
@@ -264,8 +275,7 @@ _OPTIONS = (
     _size("--max-ep", "max_expert_parallel_size", section=_LIMITS, help="Expert parallel; the experts unless given."),
     _size("--max-micro-batch", "max_micro_batch_size", section=_LIMITS, help="Samples of one forward on one GPU."),
     option(
-        "--stages",
-        "zero_stages",
+        "--zero-stages",
         callback=_read_stages,
         default="0,1,2,3",
         show_default=True,
@@ -290,11 +300,10 @@ _OPTIONS = (
     ),
     option(
         "--max-bubble",
-        type=float,
         callback=_read_share,
         metavar="SHARE",
         section=_LIMITS,
-        help="Largest idle share of the pipeline: 0.15.",
+        help="Largest idle share of the pipeline: 0.15, or 15%.",
     ),
     option(
         "--dtype",
@@ -306,13 +315,13 @@ _OPTIONS = (
         help="Of parameters: bf16, fp16, fp32.",
     ),
     option(
-        "--grad-dtype",
-        type=click.Choice(["fp32", "model"]),
+        "--grad-accum-dtype",
+        type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
         show_default=True,
         metavar="TYPE",
         section=_TRAINING,
-        help="What gradients add up and travel in: fp32, or the model's own.",
+        help="What gradients add up and travel in: fp32, bf16, fp16.",
     ),
     option(
         "--optimizer",
@@ -325,12 +334,12 @@ _OPTIONS = (
     ),
     option(
         "--attention",
-        type=click.Choice(["flash", "standard"]),
+        type=click.Choice(["flash", "plain"]),
         default="flash",
         show_default=True,
         metavar="KIND",
         section=_TRAINING,
-        help="flash keeps no scores; standard keeps them all.",
+        help="Whether the scores of attention are kept: flash keeps none, plain all.",
     ),
     option(
         "--kernels",
@@ -350,7 +359,7 @@ _OPTIONS = (
         show_default=True,
         metavar="YES/NO",
         section=_TRAINING,
-        help="Whether tensor parallel ranks split norms and residuals by tokens.",
+        help="Tensor parallel ranks split norms and residuals by tokens, as in Megatron-LM, where they divide evenly.",
     ),
     option(
         "--compute-share",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ds_accum.cli.messages import COLORS, terminal_for
+from ds_accum.cli.messages import COLORS, can_show, terminal_for
 from ds_accum.cli.sections import option
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ class ReportOptions:
 
     def can_show(self, text: str) -> bool:
         """Whether these characters can be written where the report goes."""
-        encoding = "utf-8" if self.output_file is not None else getattr(sys.stdout, "encoding", None) or "ascii"
-        try:
-            text.encode(encoding)
-        except (UnicodeEncodeError, LookupError):
-            return False
-        return True
+        return self.output_file is not None or can_show(sys.stdout, text)
 
     def write(self, document: Callable[[], Document], json_value: Callable[[], Mapping[str, object]]) -> None:
         """To the file, or to standard output. Only what the format needs is called."""

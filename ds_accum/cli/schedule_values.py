@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from ds_accum.errors import UsageError
 
@@ -16,6 +17,7 @@ _BYTE_UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("", 1000), ("I", 1024))
 }
 _MOST_BYTES = 10**18
+_MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +39,23 @@ def read_number(text: str, *, option: str) -> Decimal:
     return number
 
 
-def read_share(text: str, *, option: str) -> Decimal:
-    """0.15 or 15%. Raises UsageError."""
-    if text.strip().endswith("%"):
-        return read_number(text.strip()[:-1], option=option) / 100
-    return read_number(text, option=option)
+def read_share(text: str, *, option: str) -> Fraction:
+    """0.15 or 15%, exactly. Raises UsageError where it is no share from 0 to 1."""
+    digits, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    number = read_number(digits, option=option)
+    whole = 100 if percent else 1
+    if number > whole:
+        is_percentage = not percent and number <= 100
+        raise UsageError(
+            f"{option}: {_shown(text)} is more than the whole",
+            remedy=f"{number} % is written {number}%" if is_percentage else "give a share below 1, such as 0.15 or 15%",
+        )
+    # The exponent first: a decimal may stand for a fraction that no memory holds.
+    if number and number.adjusted() < -_MOST_DECIMALS:
+        raise UsageError(
+            f"{option}: {_shown(text)} is a share too small to matter", remedy="give 0, or a share such as 0.05"
+        )
+    return Fraction(number) / whole
 
 
 def read_times(text: str) -> TimesGiven:

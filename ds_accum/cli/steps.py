@@ -8,7 +8,7 @@ from typing import BinaryIO, TextIO
 
 import click
 
-from ds_accum.cli.messages import COLORS, terminal_for
+from ds_accum.cli.messages import COLORS, can_show, terminal_for
 
 __all__ = ["FORMATS", "steps"]
 
@@ -67,7 +67,7 @@ def steps(logs: tuple[str, ...], html: Path | None, format_name: str, color: str
         from ds_accum.steps.text_report import text_report
 
         terminal = terminal_for(sys.stdout, color)
-        look = Look(width=terminal.width, color=terminal.color, unicode=_can_show(sys.stdout, _DRAWN_WITH))
+        look = Look(width=terminal.width, color=terminal.color, unicode=can_show(sys.stdout, _DRAWN_WITH))
         click.echo("\n".join(text_report(log, summary, look)), color=look.color)
 
 
@@ -79,13 +79,3 @@ def _standard_input() -> BinaryIO | None:
     """None where the process was started without one."""
     stream: TextIO | None = sys.stdin
     return None if stream is None else stream.buffer
-
-
-def _can_show(stream: TextIO | None, text: str) -> bool:
-    """Whether the encoding of a stream has these characters."""
-    encoding = getattr(stream, "encoding", None) or "ascii"
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

@@ -13,21 +13,14 @@ from typing import Any, Literal
 from ds_accum.compare.formulas import dtype_of
 from ds_accum.compare.result import HeldMemory
 from ds_accum.compare.spec import RunSpec, Variant
+from ds_accum.config import support
 from ds_accum.config.paths import mapping_at, value_at
 from ds_accum.errors import ConfigError
 from ds_accum.plan.memory import Line, Moment, Part, model_state_lines
-from ds_accum.plan.training import Dtype, Offload, Optimizer, TrainingSetup
+from ds_accum.plan.training import Offload, Optimizer, TrainingSetup
 
 __all__ = ["estimated_memory"]
 
-_DTYPES: Mapping[str, Dtype] = {
-    "fp32": "fp32",
-    "float32": "fp32",
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-}
 _OPTIMIZERS: Mapping[str, Optimizer] = {"sgd": "sgd_momentum", "adamw": "adamw"}
 """What the worker builds: its SGD has momentum."""
 
@@ -59,8 +52,9 @@ def _training(variant: Variant, spec: RunSpec, stage: int) -> TrainingSetup | No
     """The variant in the planner's terms; None where its config has something that they have no word for."""
     config = variant.config
     dtype = dtype_of(variant, spec)
-    accumulated = value_at(config, ("data_types", "grad_accum_dtype"))
-    if spec.optimizer not in _OPTIMIZERS or (accumulated is not None and accumulated not in _DTYPES):
+    said = value_at(config, ("data_types", "grad_accum_dtype"))
+    accumulated = support.dtype_of(said)
+    if spec.optimizer not in _OPTIMIZERS or accumulated == "int8" or (said is not None and accumulated is None):
         return None
     zero = mapping_at(config, ("zero_optimization",))
     return TrainingSetup(
@@ -69,7 +63,7 @@ def _training(variant: Variant, spec: RunSpec, stage: int) -> TrainingSetup | No
         gradient_accumulation_steps=variant.gradient_accumulation_steps,
         sequence_length=spec.workload.sequence_length,
         dtype=dtype,
-        grad_accum_dtype=None if accumulated is None else _DTYPES[accumulated],
+        grad_accum_dtype=accumulated,
         optimizer=_OPTIMIZERS[spec.optimizer],
         offload_optimizer=_offload(zero, "offload_optimizer"),
         offload_parameters=_offload(zero, "offload_param"),

@@ -141,7 +141,7 @@ class StepAccount:
         """Parameters of one rank before ZeRO shards them: those that are no experts', and those of its experts."""
         if self.model is None:
             return None
-        if self.model.shape is None or self.sequence_length is None:
+        if self.model.shape is None:
             return even_share(self.model, self.layout), 0
         share = rank_share(self.model.shape, self.layout, self.pipeline_stage)
         return share.parameters, share.expert_parameters
@@ -235,7 +235,7 @@ def _transfers(
     """Those of each ZeRO stage, those of the layers, and the pipeline stage whose rank they are of."""
     if model is None:
         return [()] * len(ZERO_STAGES), (), 0
-    if model.shape is None or sequence_length is None:
+    if model.shape is None:
         of_rank = even_share(model, layout)
         every_stage = [
             zero_transfers(
@@ -251,12 +251,14 @@ def _transfers(
             for stage in ZERO_STAGES
         ]
         return every_stage, (), 0
+    # What ZeRO exchanges does not depend on the length: without one, any that the ranks can divide will do.
+    length = sequence_length or layout.context_parallel_size * layout.sequence_parallel_size
     trainings = [
         TrainingSetup(
             zero_stage=stage,
             micro_batch_size=ledger.micro_batch_size,
             gradient_accumulation_steps=ledger.gradient_accumulation_steps,
-            sequence_length=sequence_length,
+            sequence_length=length,
             dtype=model.dtype,
             communication_dtype=model.gradient_dtype,
             max_live_parameters=model.max_live_parameters,
@@ -276,5 +278,5 @@ def _transfers(
         for training in trainings
     ]
     by_stage = [tuple(item for item in transfers if item.group in ("data", "expert data")) for transfers in found]
-    layers = tuple(item for item in found[0] if item.group not in ("data", "expert data"))
+    layers = () if sequence_length is None else tuple(item for item in found[0] if item not in by_stage[0])
     return by_stage, layers, busiest.pipeline_stage

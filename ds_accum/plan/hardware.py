@@ -18,6 +18,7 @@ from typing import Any
 
 from ds_accum.batch.wording import require_integer, show, show_list
 from ds_accum.errors import ConfigError, UsageError
+from ds_accum.plan.shipped import shipped_folder
 
 __all__ = ["Hardware", "hardware_names", "read_hardware"]
 
@@ -105,19 +106,12 @@ def read_hardware(name_or_path: str) -> Hardware:
 
 def hardware_names() -> tuple[str, ...]:
     """The kinds that `configs/hardware` describes, sorted."""
-    return tuple(sorted(path.stem for path in _folder().glob("*.json")))
-
-
-def _folder() -> Path:
-    """`configs/hardware`: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "configs" / "hardware"
-    return installed if installed.is_dir() else package.parent / "configs" / "hardware"
+    return tuple(sorted(path.stem for path in shipped_folder("hardware").glob("*.json")))
 
 
 def _known() -> dict[str, Path]:
     found = {}
-    for path in sorted(_folder().glob("*.json")):
+    for path in sorted(shipped_folder("hardware").glob("*.json")):
         for name in (path.stem, *_load(path).get("aliases", ())):
             found[_folded(name)] = path
     return found

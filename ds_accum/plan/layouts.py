@@ -18,16 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Literal
 
 from ds_accum.batch import ParallelLayout
 from ds_accum.batch.divisibility import divisors
 from ds_accum.batch.wording import require_integer, show_list
 from ds_accum.errors import UsageError
+from ds_accum.plan.pipeline.times import exact
 from ds_accum.plan.shape import ModelShape
 from ds_accum.plan.training import Offload, Recompute
 
-__all__ = ["Limits", "RefusedDegree", "legal_layouts", "refused_degrees", "ways_to_train"]
+__all__ = ["Limits", "RefusedDegree", "legal_layouts", "refused_degrees", "splits_sequence", "ways_to_train"]
 
 Degree = Literal["tensor", "pipeline", "context", "sequence", "expert"]
 
@@ -36,9 +38,9 @@ Degree = Literal["tensor", "pipeline", "context", "sequence", "expert"]
 class Limits:
     """What may be considered. None: as far as the module's rules go. Raises UsageError for a size below 1.
 
-    `max_bubble` is a share of the step, from 0 to 1. `offload` allows optimizer states, and at ZeRO stage 3 parameters,
-    in the memory of the host; `host_memory_bytes` is that of one node. `recompute` "selective" is of no use with
-    FlashAttention, which keeps no attention scores, and is skipped there.
+    `max_bubble` is a share of the step, from 0 to 1, kept exactly: 0.15 is 3/20. `offload` allows optimizer states, and
+    at ZeRO stage 3 parameters, in the memory of the host; `host_memory_bytes` is that of one node. `recompute`
+    "selective" is of no use with FlashAttention, which keeps no attention scores, and is skipped there.
     """
 
     max_tensor_parallel_size: int | None = None
@@ -51,22 +53,29 @@ class Limits:
     recompute: tuple[Recompute, ...] = ("none", "selective", "full")
     offload: bool = False
     host_memory_bytes: int | None = None
-    max_bubble: float | None = None
+    max_bubble: Fraction | float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name.startswith("max_") and field.name.endswith("_size") and value is not None:
                 require_integer(value, name=field.name.replace("_", " "), error=UsageError)
-        if self.max_bubble is not None and not 0 <= self.max_bubble < 1:
-            raise UsageError(
-                f"the largest bubble must be a share from 0 to below 1, not {self.max_bubble:g}",
-                remedy="0.15 stands for 15 % of the step",
-            )
+        if self.max_bubble is not None:
+            object.__setattr__(self, "max_bubble", _exact_share(self.max_bubble))
         if not self.zero_stages or not set(self.zero_stages) <= {0, 1, 2, 3}:
             raise UsageError("ZeRO has the stages 0, 1, 2 and 3", remedy="name at least one of them, and no other")
         if not self.recompute:
             raise UsageError("no kind of recompute is allowed", remedy="allow none, selective or full")
+
+
+def _exact_share(max_bubble: Fraction | float) -> Fraction:
+    if not 0 <= max_bubble < 1:
+        raise UsageError(
+            f"the largest bubble must be a share from 0 to below 1, not {float(max_bubble):g}",
+            remedy="0.15 stands for 15 % of the step",
+        )
+    # The float next to 0.15 is below 3/20, which a bubble may well be.
+    return exact(max_bubble, name="the largest bubble", zero=True, remedy="give 0, or a share such as 0.05")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +148,12 @@ def refused_degrees(
 
 
 _ORDER: dict[Degree, int] = {"tensor": 0, "pipeline": 1, "context": 2, "sequence": 3, "expert": 4}
+
+
+def splits_sequence(layout: ParallelLayout, sequence_length: int) -> bool:
+    """Whether tensor-parallel ranks can split the tokens of a sequence among them (Megatron's sequence parallel)."""
+    tokens, rest = divmod(sequence_length, layout.context_parallel_size * layout.sequence_parallel_size)
+    return layout.tensor_parallel_size > 1 and rest == 0 and tokens % layout.tensor_parallel_size == 0
 
 
 def ways_to_train(

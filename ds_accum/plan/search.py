@@ -24,7 +24,7 @@ from ds_accum.errors import LayoutError, UsageError
 from ds_accum.plan.communication import step_communication
 from ds_accum.plan.cost import CostAssumptions, StepTime, paces_of, step_time
 from ds_accum.plan.hardware import Hardware
-from ds_accum.plan.layouts import Limits, legal_layouts, refused_degrees, ways_to_train
+from ds_accum.plan.layouts import Limits, legal_layouts, refused_degrees, splits_sequence, ways_to_train
 from ds_accum.plan.memory import estimate_memory
 from ds_accum.plan.pipeline import bubble_share
 from ds_accum.plan.planned import REASONS, Dropped, Miss, Plan, PlannedLayout, Reason
@@ -188,7 +188,8 @@ class _Search:
                 offload_parameters=parameter_place,
                 # DeepSpeed overlaps at stage 3 of itself; at stage 2 the written config asks for it.
                 overlap_comm=True if stage == 2 else base.overlap_comm,
-                megatron_sequence_parallel=base.megatron_sequence_parallel and _splits_sequence(layout, base),
+                megatron_sequence_parallel=base.megatron_sequence_parallel
+                and splits_sequence(layout, base.sequence_length),
             )
             try:
                 self._try_way(layout, way, sizes)
@@ -260,7 +261,7 @@ class _Search:
                 kept.append(size)
             else:
                 self._count("bubble", 1)
-                miss = _miss(layout, self._sized(layout, way, size), needed=float(share), available=most)
+                miss = _miss(layout, self._sized(layout, way, size), needed=float(share), available=float(most))
                 self._keep_nearer("bubble", miss)
         return kept
 
@@ -315,12 +316,6 @@ class _Search:
 
 def _miss(layout: ParallelLayout, training: TrainingSetup, *, needed: float, available: float) -> Miss:
     return Miss(layout=layout, ledger=_ledger(layout, training), training=training, needed=needed, available=available)
-
-
-def _splits_sequence(layout: ParallelLayout, training: TrainingSetup) -> bool:
-    """Whether tensor-parallel ranks can split the tokens of a sequence among them (Megatron's sequence parallel)."""
-    tokens = training.sequence_length // (layout.context_parallel_size * layout.sequence_parallel_size)
-    return layout.tensor_parallel_size > 1 and tokens % layout.tensor_parallel_size == 0
 
 
 def _ledger(layout: ParallelLayout, training: TrainingSetup) -> BatchLedger:

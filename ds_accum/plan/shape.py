@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
-from ds_accum.batch.wording import require_integer
+from ds_accum.batch.wording import require_integer, show
 from ds_accum.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -100,6 +100,11 @@ class ModelShape:
 
     def __post_init__(self) -> None:
         _require_integers(self, may_be_zero=("learned_positions",))
+        if self.num_layers > _MOST_LAYERS:
+            raise ConfigError(
+                f"{show(self.num_layers)} layers are more than the {_MOST_LAYERS} that are counted one by one",
+                remedy="give the real number of layers of the model",
+            )
         if self.num_attention_heads % self.num_key_value_heads:
             raise ConfigError(
                 f"{self.num_attention_heads} attention heads can't share {self.num_key_value_heads} key-value heads"
@@ -179,3 +184,6 @@ def _require_integers(shape: object, *, may_be_zero: tuple[str, ...]) -> None:
 
 _LARGEST = 10**12
 """No size of a model is near it; the numbers in a report stay readable."""
+
+_MOST_LAYERS = 10_000
+"""Dozens of times those of any model; every layer takes a moment."""

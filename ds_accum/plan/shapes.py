@@ -17,6 +17,7 @@ from typing import Any
 from ds_accum.batch.wording import require_integer
 from ds_accum.errors import ConfigError, UsageError
 from ds_accum.plan.shape import ExpertShape, LatentAttention, ModelShape
+from ds_accum.plan.shipped import shipped_folder
 
 __all__ = ["model_names", "read_shape", "shape_of"]
 
@@ -26,7 +27,7 @@ _LONGEST_FILE = 10_000_000
 
 def model_names() -> tuple[str, ...]:
     """The models that ds-accum brings along, by name."""
-    return tuple(sorted(path.stem for path in _models_folder().glob("*.json")))
+    return tuple(sorted(path.stem for path in shipped_folder("models").glob("*.json")))
 
 
 def read_shape(path_or_name: str | Path) -> ModelShape:
@@ -35,8 +36,10 @@ def read_shape(path_or_name: str | Path) -> ModelShape:
     Raises UsageError where there is nothing to read, ConfigError where it is no shape known here.
     """
     name = str(path_or_name)
+    if not name.strip():
+        raise UsageError("no model is named", remedy=f"give a config.json, or one of {', '.join(model_names())}")
     if name in model_names():
-        path = _models_folder() / f"{name}.json"
+        path = shipped_folder("models") / f"{name}.json"
         return shape_of(_read_json(path), name=name)
     path = Path(path_or_name)
     try:
@@ -72,13 +75,6 @@ def _no_such_model(path: Path, name: str) -> UsageError:
     close = get_close_matches(name.lower(), model_names(), n=1)
     remedy = f"did you mean {close[0]}?" if close else f"give a config.json, or one of {', '.join(model_names())}"
     return UsageError(f"there is no model {name[:80]} and no file {str(path)[:80]}", remedy=remedy)
-
-
-def _models_folder() -> Path:
-    """Inside the package where it is installed, beside it among the sources."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "configs" / "models"
-    return installed if installed.is_dir() else package.parent / "configs" / "models"
 
 
 def _read_json(path: Path) -> object:
@@ -120,6 +116,12 @@ class _Values:
             if value is not None:
                 raise ConfigError(f"{key} of {self.name} is neither true nor false", remedy=f"set {key} to one of them")
         return default
+
+    def refuse(self, key: str, *, unless: tuple[object, ...], remedy: str) -> None:
+        """Raises ConfigError where a key says what no shape here can be; null and left out say nothing."""
+        value = self._values.get(key)
+        if value is not None and value not in unless:
+            raise ConfigError(f"the shape of {self.name} with this {key} is not known", remedy=remedy)
 
     def common(self, *, key_value_heads: int | None = None, head_size: int | None = None) -> dict[str, Any]:
         """What nearly all model types write under the same keys; the arguments are a type's own defaults."""
@@ -198,6 +200,7 @@ def _with_normalized_queries(values: _Values, common: dict[str, Any], experts: E
 
 
 def _qwen3_moe(values: _Values) -> ModelShape:
+    _refuse_dense_layers(values)
     return _with_normalized_queries(
         values,
         values.common(key_value_heads=4),
@@ -210,7 +213,13 @@ def _qwen3_moe(values: _Values) -> ModelShape:
     )
 
 
+def _refuse_dense_layers(values: _Values) -> None:
+    """Layers by number that have no experts, beside those that decoder_sparse_step leaves out."""
+    values.refuse("mlp_only_layers", unless=([],), remedy="leave it empty for an estimate with experts in those layers")
+
+
 def _qwen2_moe(values: _Values) -> ModelShape:
+    _refuse_dense_layers(values)
     experts = ExpertShape(
         num_experts=values.integer("num_experts"),
         experts_per_token=values.integer("num_experts_per_tok"),
@@ -229,6 +238,8 @@ def _qwen2_moe(values: _Values) -> ModelShape:
 
 def _deepseek_v3(values: _Values) -> ModelShape:
     inner = values.integer("moe_intermediate_size")
+    # transformers ignores it (5.24, models/deepseek_v3/modeling_deepseek_v3.py), the model's own code does not.
+    values.refuse("moe_layer_freq", unless=(1,), remedy="set it to 1, as transformers takes it whatever it says")
     experts = ExpertShape(
         num_experts=values.integer("n_routed_experts"),
         experts_per_token=values.integer("num_experts_per_tok"),
@@ -236,7 +247,6 @@ def _deepseek_v3(values: _Values) -> ModelShape:
         shared_ffn_hidden_size=inner * values.integer("n_shared_experts", default=1, minimum=0),
         router_bias=True,
         num_dense_layers=values.integer("first_k_dense_replace", default=3, minimum=0),
-        layer_interval=values.integer("moe_layer_freq", default=1),
     )
     latent = LatentAttention(
         query_rank=values.integer("q_lora_rank", default=0, minimum=0),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ds_accum.batch import BatchLedger, ParallelLayout
 from ds_accum.batch.divisibility import divisors
@@ -59,7 +60,7 @@ class SplitAccount:
 
     account: StepAccount
     memory: tuple[MemoryEstimate | None, ...] | None
-    """By ZeRO stage, for a model whose shape is known; None where a pipeline refuses the stage."""
+    """By ZeRO stage, for a model whose shape is known; None where DeepSpeed refuses the stage."""
 
     first_micro_batch: tuple[int, ...]
     """The samples of a step that data-parallel rank 0 computes together first, numbered in the order of the epoch."""
@@ -120,7 +121,9 @@ def all_splits(global_batch_size: int, *, data_parallel_size: int | None = None)
         raise UsageError(
             f"global batch {show(global_batch_size)} has {len(found)} splits, more than the {MOST_SPLITS} that a table"
             " shows",
-            remedy="give the world size, or name the splits, as in 4x8x4,8x16x1",
+            remedy="name those to compare, as in 4x8x4,8x16x1"
+            if data_parallel_size is not None
+            else "take those of one data parallel size, which are all and not any, or name them, as in 4x8x4,8x16x1",
         )
     return tuple(found)
 
@@ -133,8 +136,12 @@ def compare_splits(
     model: ModelSize | None = None,
     coalesced: bool = False,
     num_samples: int | None = None,
+    training: TrainingSetup | None = None,
 ) -> tuple[SplitAccount, ...]:
     """The account of each split; each world is the split's data parallel size x the model parallel size of `layout`.
+
+    `training` says what memory is estimated for, beside the stage and the sizes of the batch, which are varied; left
+    out it is a TrainingSetup's defaults.
 
     Raises UsageError where the global batches differ, LayoutError where experts don't fit a split's world.
     """
@@ -146,7 +153,7 @@ def compare_splits(
         found.append(
             SplitAccount(
                 account=account,
-                memory=_memory(account),
+                memory=_memory(account, training),
                 first_micro_batch=samples_of(ledger, rank=0, micro_batch=0),
                 epoch=None if num_samples is None else epoch_of(ledger, num_samples),
             )
@@ -173,23 +180,36 @@ _MOST_SAMPLES = 2**16
 """More than any micro-batch has."""
 
 
-def _memory(account: StepAccount) -> tuple[MemoryEstimate | None, ...] | None:
+def _memory(account: StepAccount, training: TrainingSetup | None) -> tuple[MemoryEstimate | None, ...] | None:
     model, length = account.model, account.sequence_length
     if model is None or model.shape is None or length is None:
         return None
     has_pipeline = account.layout.pipeline_parallel_size > 1
     estimates: list[MemoryEstimate | None] = []
     for stage in account.stages:
-        training = TrainingSetup(
-            zero_stage=stage.zero_stage,
-            micro_batch_size=account.ledger.micro_batch_size,
-            gradient_accumulation_steps=account.ledger.gradient_accumulation_steps,
-            sequence_length=length,
-            dtype=model.dtype,
-        )
+        sizes: dict[str, Any] = {
+            "zero_stage": stage.zero_stage,
+            "micro_batch_size": account.ledger.micro_batch_size,
+            "gradient_accumulation_steps": account.ledger.gradient_accumulation_steps,
+            "sequence_length": length,
+        }
+        if training is None:
+            of_stage = TrainingSetup(dtype=model.dtype, **sizes)
+        else:
+            of_stage = replace(training, **sizes, **_impossible_at(stage.zero_stage))
         is_refused = has_pipeline and stage.zero_stage > 1
-        estimates.append(None if is_refused else estimate_memory(model.shape, account.layout, training))
+        estimates.append(None if is_refused else estimate_memory(model.shape, account.layout, of_stage))
     return tuple(estimates)
+
+
+def _impossible_at(zero_stage: int) -> dict[str, Any]:
+    """What DeepSpeed has from a higher stage on alone, switched off."""
+    off: dict[str, Any] = {}
+    if zero_stage < 3:
+        off["offload_parameters"] = "none"
+    if zero_stage == 0:
+        off |= {"offload_optimizer": "none", "grad_accum_dtype": None}
+    return off
 
 
 def _parse_split(word: str) -> BatchLedger:

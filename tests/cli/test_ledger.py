@@ -85,7 +85,42 @@ def test_bytes_are_those_of_the_formulas(ds_accum: Any) -> None:
     assert [stage["synchronizations"] for stage in coalesced["stages"]] == [1, 1, 1, 1]
 
 
+def test_of_too_many_splits_one_is_told_what_narrows_them(ds_accum: Any) -> None:
+    sizes = ("--data-parallel", "4", "--micro-batch", "720720")
+    finished = ds_accum("ledger", "--vary", "any", *sizes)
+    assert finished.code == 2 and "those of one data parallel size, which are all" in finished.errors
+    assert ds_accum("ledger", "--vary", "all", *sizes, "--seq-len", "1").code == 2
+    assert "name those to compare" in ds_accum("ledger", "--vary", "all", *sizes).errors
+
+
 # --------------------------------------------------------------------------------------------------------------- config
+
+
+def test_memory_of_splits_is_that_of_the_config_as_memory_estimates_it(ds_accum: Any, folder: Path) -> None:
+    path = write(
+        folder,
+        train_micro_batch_size_per_gpu=2,
+        gradient_accumulation_steps=4,
+        bf16={"enabled": True},
+        data_types={"grad_accum_dtype": "fp32"},
+        optimizer={"type": "Lion", "params": {"lr": 1e-4}},
+        zero_optimization={"stage": 2, "reduce_bucket_size": 1_000_000, "offload_optimizer": {"device": "cpu"}},
+    )
+    common = (path, "--world-size", "8", "--tp", "2", "--model", "gpt-125m", "--seq-len", "1024")
+    (first, *_) = account(ds_accum, *common, "--vary", "4x4x2")["splits"]
+    assert first["ledger"]["micro_batch_size"] == 2
+    for stage in (1, 2, 3):
+        finished = ds_accum("memory", *common, "--zero-stage", str(stage), "--format", "json")
+        assert first["stages"][stage]["peak_bytes"] == json.loads(finished.output)["peak_bytes"]
+    output = flat(text(ds_accum, *common, "--vary", "4x4x2"))
+    assert "gradients that add up in fp32 and travel in bf16, lion, FlashAttention" in output
+    assert "states offloaded to cpu where the stage can. ZeRO-0 adds up in bf16." in output
+
+
+def test_memory_of_splits_takes_an_optimizer_that_is_not_known_for_adamw(ds_accum: Any, folder: Path) -> None:
+    path = write(folder, train_micro_batch_size_per_gpu=2, optimizer={"type": "Mine", "params": {}})
+    output = text(ds_accum, path, "--world-size", "8", "--model", "gpt-125m", "--seq-len", "1024", "--vary", "1x8x2")
+    assert "Assumed: fp32 parameters, gradients that add up and travel in fp32, adamw" in flat(output)
 
 
 def test_a_config_says_batch_stage_dtypes_and_reduction(ds_accum: Any, folder: Path) -> None:
@@ -287,7 +322,7 @@ def test_the_help_says_what_there_is(ds_accum: Any) -> None:
             "global batch 100 is not micro batch 3 x data parallel 1 x accumulation 2 = 6",
         ),
         (("--micro-batch", "1", "--world-size", "8", "--tp", "3"), "world 8 is not a multiple of tensor 3"),
-        (("--micro-batch", "1", "--world-size", "8,16"), "an account is of one world size, not of 2"),
+        (("--micro-batch", "1", "--world-size", "8,16"), "2 world sizes are given, and this is about one"),
         (("--micro-batch", "1", "--world-size", "8", "--data-parallel", "4"), "--data-parallel 4 contradicts world 8"),
         (("--micro-batch", "9" * 30, "--world-size", "8"), "is beyond 10^12"),
         (("--micro-batch", "9" * 30, "--data-parallel", "9" * 30), "is beyond 10^12"),

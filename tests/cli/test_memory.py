@@ -109,6 +109,56 @@ def test_an_option_counts_in_place_of_the_config(ds_accum: Any, tmp_path: Path) 
     assert told["training"]["optimizer"] == "lion"
 
 
+def test_gradients_add_up_in_fp32_unless_a_config_or_an_option_says_otherwise(ds_accum: Any, tmp_path: Path) -> None:
+    def dtypes(*arguments: str | Path) -> tuple[str | None, str | None]:
+        told = estimate(ds_accum, *arguments)["training"]
+        return told["grad_accum_dtype"], told["communication_dtype"]
+
+    config = write(tmp_path, train_micro_batch_size_per_gpu=1, zero_optimization={"stage": 2}, bf16={"enabled": True})
+    assert dtypes(*SMALL, "--zero-stage", "1") == ("fp32", "fp32")
+    assert dtypes(*SMALL) == (None, None)  # ZeRO stage 0 can't
+    assert dtypes(*SMALL, "--zero-stage", "1", "--grad-accum-dtype", "bf16") == ("bf16", "bf16")
+    assert dtypes(config, *SMALL) == (None, None)
+    assert dtypes(config, *SMALL, "--grad-accum-dtype", "fp32") == ("fp32", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "splits"),
+    [
+        (("--tp", "2"), True),
+        (("--tp", "2", "--megatron-sequence-parallel", "yes"), True),
+        (("--tp", "2", "--megatron-sequence-parallel", "no"), False),
+        (("--tp", "2", "--seq-len", "4095"), False),
+        ((), False),
+    ],
+)
+def test_norms_are_split_where_the_ranks_divide_the_tokens_as_plan_does(
+    ds_accum: Any, arguments: tuple[str, ...], splits: bool
+) -> None:
+    assert estimate(ds_accum, *SMALL, *arguments)["training"]["megatron_sequence_parallel"] is splits
+
+
+def test_memory_needs_what_plan_says_of_the_same_layout(ds_accum: Any) -> None:
+    recipe = ("--model", "llama-2-7b", "--seq-len", "4096", "--world-size", "8")
+    limits = ("--global-batch", "64", "--zero-stages", "1", "--max-pp", "1", "--max-sp", "1", "--recompute", "full")
+    planned = json.loads(ds_accum("plan", *recipe, *limits, "--top", "50", "--format", "json").output)["layouts"]
+    assert {item["layout"]["tensor_parallel_size"] for item in planned} >= {1, 2, 4}
+    for item in planned[::4]:
+        sizes = ("--micro-batch", item["micro_batch_size"], "--tp", item["layout"]["tensor_parallel_size"])
+        sizes += ("--accumulation", item["gradient_accumulation_steps"], "--zero-stage", "1", "--recompute", "full")
+        assert estimate(ds_accum, *recipe, *map(str, sizes))["peak_bytes"] == item["memory"]["peak_bytes"]
+
+
+def test_what_the_library_knows_of_a_training_can_be_said(ds_accum: Any) -> None:
+    arguments = ("--model", "mixtral-8x7b", "--world-size", "16", "--pp", "2", "--tp", "2", "--seq-len", "4096")
+    arguments += ("--micro-batch", "1", "--zero-stage", "1")
+    more = ("--layers-per-stage", "20,12", "--expert-capacity-factor", "1.25", "--sequence-norm-gradients", "deferred")
+    told = estimate(ds_accum, *arguments, *more, "--all-stages")
+    assert [stage["num_layers"] for stage in told["stages"]] == [20, 12]
+    assert told["training"]["expert_capacity_factor"] == 1.25
+    assert told["training"]["sequence_norm_gradients"] == "deferred"
+
+
 def test_the_ready_configs_are_estimated(ds_accum: Any, repository: Path) -> None:
     for path in sorted((repository / "configs").glob("*.json")):
         told = estimate(ds_accum, path, "--model", "gpt-125m", "--world-size", "8", "--seq-len", "1024")
@@ -141,6 +191,9 @@ def test_all_stages_of_a_pipeline_are_shown_on_request(ds_accum: Any) -> None:
         ((*SMALL, "--zero-stage", "2", "--offload-parameters", "cpu"), "parameters can't be offloaded"),
         ((*SMALL, "--grad-accum-dtype", "fp32"), "ZeRO stage 0 can't accumulate gradients of bf16 in fp32"),
         ((*SMALL, "--schedule", "interleaved"), "the schedule interleaved has no use for 1 virtual stages"),
+        ((*SMALL, "--expert-capacity-factor", "0"), "must be more than 0, not 0"),
+        ((*SMALL, "--layers-per-stage", "16,x"), "--layers-per-stage: 'x' is not an integer of at least 1"),
+        ((*SMALL, "--layers-per-stage", "16,15"), "layers per stage 16, 15 are not 32 layers on 1 stages"),
         ((*SMALL, "--gpu-memory", "plenty"), "--gpu-memory 'plenty' is no number"),
     ],
 )
@@ -152,6 +205,28 @@ def test_a_wrong_call_is_told_in_one_sentence(
     assert sentence in " ".join(finished.errors.split())
     assert "Traceback" not in finished.errors
     assert "help:" in finished.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--model", "llama-2-7b", "--micro-batch", "1", "--seq-len", "8"), "give --world-size"),
+        ((*SMALL, "--world-size", "8,16"), "give one --world-size"),
+        ((*SMALL, "--world-size", "6", "--tp", "3"), "set tensor parallel to 2 or 4"),
+        (
+            (*SMALL, "--tp", "8", "--seq-len", "127", "--megatron-sequence-parallel", "yes"),
+            "make the sequence length 120 or 128, or leave Megatron's sequence parallel off",
+        ),
+        ((*SMALL, "--cp", "8", "--seq-len", "127"), "make the sequence length 120 or 128"),
+        ((*SMALL, "--model", "mixtral-8x7b", "--world-size", "3", "--ep", "3"), "set expert parallel to 2 or 4"),
+        ((*SMALL, "--pp", "4", "--accumulation", "9", "--schedule", "interleaved", "--virtual-stages", "2"), "8 or 12"),
+    ],
+)
+def test_what_to_do_is_something_that_this_command_can(ds_accum: Any, arguments: tuple[str, ...], remedy: str) -> None:
+    finished = ds_accum("memory", *arguments)
+    assert finished.code == 2
+    assert finished.errors.endswith(f"{remedy}\n") and "\nhelp: " in finished.errors
+    assert "--vary" not in finished.errors and "--data-parallel" not in finished.errors
 
 
 @pytest.mark.parametrize("text", ["[]", '{"zero_optimization": {"stage": 2}, "zero_optimization": 3}', "\0"])

@@ -14,7 +14,7 @@ RECIPE = ("--model", "llama-2-7b", "--gpus", "8", "--seq-len", "4096", "--tokens
 def test_a_recipe_becomes_a_report(ds_accum: Any) -> None:
     finished = ds_accum("plan", *RECIPE, "--hardware", "h100")
     assert (finished.code, finished.errors) == (0, "")
-    assert finished.output.startswith("llama-2-7b on 8 x H100-80GB\n- Best of ")
+    assert finished.output.startswith("llama-2-7b on 8 x H100-80GB\n- best of ")
     assert max(map(len, finished.output.splitlines())) <= 80
 
 
@@ -57,6 +57,25 @@ def test_a_file_that_is_there_is_kept_unless_forced(ds_accum: Any, folder: Path)
     assert json.loads(Path("ds_config.json").read_text("utf-8"))["train_batch_size"] == 512
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--write", "nope/x.json"), "can't write nope/x.json: no such file or directory"),
+        (("--write", "file/x.json"), "can't write file/x.json: "),
+        (("--write", "x.json", "--output-file", "x.json"), "--write and --output-file are both x.json"),
+        (("--write", "x.json", "--output-file", "./x.json", "--force"), "--write and --output-file are both x.json"),
+    ],
+)
+def test_a_config_that_can_not_be_written_is_refused_before_anything_is_searched(
+    ds_accum: Any, folder: Path, place: tuple[str, ...], said: str
+) -> None:
+    Path("file").touch()
+    finished = ds_accum("plan", *RECIPE, *place)
+    assert (finished.code, finished.output) == (2, "")
+    assert finished.errors.startswith(f"error: {said}")
+    assert not Path("x.json").exists()
+
+
 def test_what_the_config_is_asked_to_say_it_says(ds_accum: Any, folder: Path) -> None:
     more = ("--learning-rate", "3e-4", "--gradient-clipping", "0.5", "--dtype", "fp16", "--optimizer", "lion")
     assert ds_accum("plan", *RECIPE, "--write", "c.json", *more).code == 0
@@ -69,7 +88,7 @@ def test_where_nothing_fits_the_code_is_1_and_no_config_is_written(ds_accum: Any
     recipe = ("--model", "llama-2-70b", "--gpus", "8", "--seq-len", "4096", "--global-batch", "64")
     finished = ds_accum("plan", *recipe, "--hardware", "a100-40gb", "--write", "ds_config.json")
     assert finished.code == 1
-    assert "- Nothing fits: none of " in finished.output and "What would help" in finished.output
+    assert "- nothing fits: none of " in finished.output and "What would help" in finished.output
     assert finished.errors == "note: ds_config.json was not written: nothing fits\n"
     assert not Path("ds_config.json").exists()
 
@@ -78,7 +97,7 @@ def test_the_limits_are_kept(ds_accum: Any) -> None:
     finished = ds_accum(
         *("plan", *RECIPE, "--format", "json", "--top", "1000"),
         *("--max-tp", "2", "--max-pp", "2", "--max-sp", "1", "--max-micro-batch", "4"),
-        *("--stages", "1,3", "--recompute", "full", "--max-bubble", "0.05"),
+        *("--zero-stages", "1,3", "--recompute", "full", "--max-bubble", "0.05"),
     )
     layouts = json.loads(finished.output)["layouts"]
     assert len(layouts) > 10
@@ -89,6 +108,17 @@ def test_the_limits_are_kept(ds_accum: Any) -> None:
         assert item["bubble_share"] <= 0.05
 
 
+@pytest.mark.parametrize("share", ["0.15", "15%"])
+def test_the_largest_bubble_is_allowed_to_the_last_digit(ds_accum: Any, share: str) -> None:
+    """4 stages and 17 micro-batches wait 3/20 of a step, which is above the float next to 0.15."""
+    recipe = ("--model", "gpt-125m", "--gpus", "4", "--seq-len", "2048", "--global-batch", "17")
+    limits = ("--max-tp", "1", "--max-sp", "1", "--max-bubble", share, "--top", "100", "--format", "json")
+    layouts = json.loads(ds_accum("plan", *recipe, *limits).output)["layouts"]
+    assert {(item["layout"]["pipeline_parallel_size"], item["gradient_accumulation_steps"]) for item in layouts} == {
+        (4, 17)
+    }
+
+
 def test_what_is_assumed_of_the_training_reaches_the_estimate(ds_accum: Any) -> None:
     def best(*more: str) -> dict[str, Any]:
         finished = ds_accum("plan", *RECIPE, "--format", "json", *more)
@@ -96,8 +126,8 @@ def test_what_is_assumed_of_the_training_reaches_the_estimate(ds_accum: Any) -> 
         return found
 
     assert (best()["grad_accum_dtype"], best()["communication_dtype"]) == ("fp32", "fp32")
-    assert best("--grad-dtype", "model")["grad_accum_dtype"] is None
-    assert best("--attention", "standard")["flash_attention"] is False
+    assert best("--grad-accum-dtype", "bf16")["grad_accum_dtype"] is None
+    assert best("--attention", "plain")["flash_attention"] is False
     assert best("--kernels", "plain")["fused_kernels"] is False
     assert best("--max-pp", "1", "--megatron-sequence-parallel", "no")["megatron_sequence_parallel"] is False
 
@@ -106,8 +136,8 @@ def test_what_was_not_said_is_noted(ds_accum: Any) -> None:
     recipe = ("--model", "gpt-125m", "--gpus", "12", "--seq-len", "1024", "--global-batch", "48")
     notes = json.loads(ds_accum("plan", *recipe, "--gpu-memory", "60GB", "--format", "json").output)["notes"]
     assert notes == [
-        "No --hardware was given: the GPUs are taken for A100-80GB with 60 GB.",
-        "12 GPUs are no multiple of 8 a node: the last node lends 4.",
+        "no --hardware was given: the GPUs are taken for A100-80GB with 60 GB",
+        "12 GPUs are no multiple of 8 a node: the last node lends 4",
     ]
     assert json.loads(ds_accum("plan", *RECIPE, "--hardware", "h100", "--format", "json").output)["notes"] == []
 
@@ -135,10 +165,12 @@ def test_a_config_json_is_a_model_and_a_file_is_hardware(ds_accum: Any, folder: 
         (("--gpu-memory", "80"), None, None),
         (("--gpu-memory", "80GBB"), "--gpu-memory '80GBB' is no number", "80GB"),
         (("--gpu-memory", "0"), "--gpu-memory must be at least 1", "set --gpu-memory to 1 or more"),
-        (("--stages", "4"), "ZeRO has the stages 0, 1, 2 and 3, not '4'", None),
+        (("--zero-stages", "4"), "ZeRO has the stages 0, 1, 2 and 3, not '4'", None),
         (("--recompute", "some"), "must be of none, selective and full, not 'some'", None),
-        (("--max-bubble", "15"), "must be a share below 1, not 15", None),
-        (("--max-bubble", "nan"), "must be at least 0, not nan", None),
+        (("--max-bubble", "15"), "--max-bubble: '15' is more than the whole", "15 % is written 15%"),
+        (("--max-bubble", "1"), "a share from 0 to below 1, not 1", "15 % of the step"),
+        (("--max-bubble", "nan"), "--max-bubble: 'nan' is not a number of at least 0", None),
+        (("--grad-accum-dtype", "fp16"), "gradients of bf16 do not add up in fp16", "fp32 or bf16"),
         (("--compute-share", "0"), "must be more than 0, not 0", None),
         (("--link-share", "2"), "must be at most 1, not 2", None),
         (("--learning-rate", "inf"), "must be more than 0, not inf", None),

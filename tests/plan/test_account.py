@@ -133,3 +133,18 @@ def test_a_sequence_that_the_layout_does_not_divide_is_refused() -> None:
     layout = ParallelLayout(world_size=4, context_parallel_size=4)
     with pytest.raises(LayoutError, match="sequence length 30"):
         account_step(ledger(1, 1, 1), layout, sequence_length=30, model=LLAMA)
+
+
+@pytest.mark.parametrize("expert", [1, 2, 8])
+def test_without_a_sequence_length_a_rank_still_has_its_own_experts_alone(expert: int) -> None:
+    layout = ParallelLayout(
+        world_size=32, pipeline_parallel_size=2, tensor_parallel_size=2, expert_parallel_size=expert
+    )
+    mixtral = ModelSize.of(read_shape("mixtral-8x7b"))
+    without, given = (
+        account_step(ledger(1, 8, 4), layout, model=mixtral, sequence_length=length) for length in (None, 4096)
+    )
+    assert without.rank_parameters == given.rank_parameters
+    assert without.stages == given.stages
+    assert without.layer_transfers == () and without.tokens_per_step is None
+    assert given.layer_transfers

@@ -214,6 +214,36 @@ def test_a_misspelt_name_is_told_what_was_meant() -> None:
     assert caught.value.remedy == "did you mean llama-2-7b?"
 
 
+def test_a_name_that_is_empty_is_no_model() -> None:
+    with pytest.raises(UsageError, match="^no model is named$"):
+        read_shape("")
+
+
+@pytest.mark.parametrize("layers", [10_001, 20_000_000, 10**12, 10**400])
+def test_more_layers_than_anyone_has_are_refused_before_they_are_counted(layers: int) -> None:
+    with pytest.raises(ConfigError, match="layers are more than the 10000 that are counted one by one|10.12"):
+        ModelShape(**{**read_shape_fields(), "num_layers": layers})
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("qwen3_moe", "mlp_only_layers", [0, 1]),
+        ("qwen3_moe", "mlp_only_layers", 3),
+        ("qwen2_moe", "mlp_only_layers", [0]),
+        ("deepseek_v3", "moe_layer_freq", 2),
+    ],
+)
+def test_a_key_that_would_change_which_layers_have_experts_is_not_passed_over(
+    repository: Path, kind: str, key: str, value: object
+) -> None:
+    values = json.loads((repository / "configs" / "models" / "deepseek-v3.json").read_text("utf-8"))
+    values |= {"model_type": kind, "num_experts": 4, "shared_expert_intermediate_size": 8, "num_experts_per_tok": 2}
+    shape_of(values | {key: None}, name="mine")
+    with pytest.raises(ConfigError, match=f"the shape of mine with this {key} is not known"):
+        shape_of(values | {key: value}, name="mine")
+
+
 def test_a_shape_of_zero_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="num layers must be at least 1, not 0"):
         ModelShape(**{**read_shape_fields(), "num_layers": 0})

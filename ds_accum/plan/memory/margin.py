@@ -4,8 +4,9 @@
     5 %      of all else: the allocator's rounding and fragmentation
 
 Both are assumptions, which is why they are a line of their own and can be changed. With them the published case of a
-530-billion-parameter model under ZeRO-3 comes out on both sides: on GPUs of 80 GB, of which the driver leaves 79.15
-GiB, it did not fit 560 with a micro batch of 4, and it did fit 640 (Narayanan et al. 2021, arXiv 2104.04473, table 2).
+530-billion-parameter model under ZeRO-3 comes out on both sides, though narrowly and only with dropout, as such models
+were trained: on GPUs of 80 GB, of which the driver leaves 79.15 GiB = 85.0 GB, it did not fit 560 with a micro batch of
+4, here 85.3 GB, and it did fit 640, here 83.3 GB (Narayanan et al. 2021, arXiv 2104.04473, table 2).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Margin:
         """The margin on top of what is counted at the fullest moment."""
         return make_line(
             "margin",
-            "margin, not counted",
+            "margin for what is not counted",
             self.context_bytes + round(self.share * counted_bytes),
             "{context} B + {percent} % of {counted} B",
             "an assumption: context, fragmentation and short-lived tensors",

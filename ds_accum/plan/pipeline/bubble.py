@@ -88,7 +88,7 @@ def waiting_time(shape: PipelineShape, times: StageTimes) -> Fraction | None:
 
 def share_limit(max_bubble: Number) -> Fraction:
     """A greatest share as a fraction from 0 to 1. Raises UsageError where it is none."""
-    most = exact(max_bubble, name="the greatest bubble share", zero=True)
+    most = exact(max_bubble, name="the greatest bubble share", zero=True, remedy="give 0, or a share such as 0.05")
     if most > 1:
         raise UsageError(
             f"the greatest bubble share must be between 0 and 1, not {float(most):g}",

@@ -115,12 +115,17 @@ def stage_times(
                 f"there is no stage {show(stage)} in a pipeline of {show(stages)}",
                 remedy=f"stages are numbered from 0 to {show(stages - 1)}",
             )
-        factors[stage] *= exact(factor, name=f"how slow stage {stage} is")
+        factors[stage] *= exact(factor, name=f"the factor of stage {stage}", remedy="give one such as 1.3")
     return times.scaled(factors)
 
 
-def exact(value: Number, *, name: str, zero: bool = False) -> Fraction:
-    """A time as the fraction that its digits say. Raises UsageError where it is no number above 0; `zero` allows 0."""
+def exact(
+    value: Number, *, name: str, zero: bool = False, remedy: str = "give all times in one other unit"
+) -> Fraction:
+    """A time as the fraction that its digits say. Raises UsageError where it is no number above 0; `zero` allows 0.
+
+    `remedy` is what to do about one that is too small or too large.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, Decimal)):
         raise UsageError(f"{name} must be a number, not a {type(value).__name__}", remedy="give one such as 0.02")
     if isinstance(value, (float, Decimal)) and not Decimal(value).is_finite():
@@ -134,9 +139,7 @@ def exact(value: Number, *, name: str, zero: bool = False) -> Fraction:
         return Fraction(0)
     # The exponent first: a decimal may stand for an integer that no memory holds.
     if (isinstance(value, Decimal) and abs(value.adjusted()) > 13) or not _LEAST <= (number := _digits(value)) <= _MOST:
-        raise UsageError(
-            f"{name} is {_shown(value)}, and must be between 1e-12 and 1e12", remedy="give all times in one other unit"
-        )
+        raise UsageError(f"{name} is {_shown(value)}, and must be between 1e-12 and 1e12", remedy=remedy)
     return number
 
 

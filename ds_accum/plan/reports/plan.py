@@ -39,12 +39,12 @@ def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Re
     title = f"{plan.shape.name} on {plan.world_size} x {plan.hardware.name}"
     asked = (
         f"{count_text(plan.global_batch_size)} samples of {count_text(plan.sequence_length)} tokens a step,"
-        f" {count_text(plan.tokens_per_step)} tokens; {parameters_text(plan.shape.parameters)} parameters."
+        f" {count_text(plan.tokens_per_step)} tokens; {parameters_text(plan.shape.parameters)} parameters"
     )
     if not plan.layouts:
         return Document(
             title=title,
-            lead=(f"Nothing fits: none of {count_text(plan.considered)} layouts.", asked, *_nearest(plan), *notes),
+            lead=(f"nothing fits: none of {count_text(plan.considered)} layouts", asked, *_nearest(plan), *notes),
             sections=tuple(_when_nothing_fits(plan, remedies)),
         )
     return Document(title=title, lead=(_verdict(plan), asked, *_tight(plan), *notes), sections=tuple(_sections(plan)))
@@ -54,11 +54,11 @@ def _verdict(plan: Plan) -> str:
     best = plan.layouts[0]
     ledger = best.ledger
     return (
-        f"Best of {count_text(plan.fitting)} layouts that fit, of {count_text(plan.considered)} legal ones:"
+        f"best of {count_text(plan.fitting)} layouts that fit, of {count_text(plan.considered)} legal ones:"
         f" {degrees_words(best.layout)}, {way_words(best.training)}, micro batch {ledger.micro_batch_size},"
         f" accumulation {ledger.gradient_accumulation_steps}: {seconds_text(best.step.step_seconds)} a step,"
         f" {count_text(round(best.tokens_per_second))} tokens a second,"
-        f" {percent_text(plan.model_flops_share(best))} of peak."
+        f" {percent_text(plan.model_flops_share(best))} of peak"
     )
 
 
@@ -72,13 +72,13 @@ def _tight(plan: Plan) -> Iterator[str]:
     if share <= _TIGHT:
         return
     filled = f"{bytes_text(best.memory.peak_bytes)} of {bytes_text(there)}"
-    said = f"It fills {filled}, by an estimate that may be a few percent off"
+    said = f"it fills {filled}, by an estimate that may be a few percent off"
     roomy = next((other for other in plan.layouts if other.memory.peak_bytes <= _TIGHT * there), None)
     if roomy is not None:
         slower = 1 - best.step.step_seconds / roomy.step.step_seconds
         needed = bytes_text(roomy.memory.peak_bytes)
         said += f"; layout {_number(plan, roomy)} needs {needed} and is {percent_text(slower)} slower"
-    yield f"{said}."
+    yield said
 
 
 def _sections(plan: Plan) -> Iterator[Section]:
@@ -269,7 +269,7 @@ def _remedy(remedy: Remedy) -> str:
 def _nearest(plan: Plan) -> Iterator[str]:
     for item in plan.dropped:
         if item.nearest is not None:
-            yield f"Nearest by {item.reason}: {miss_words(item)}."
+            yield f"nearest by {item.reason}: {miss_words(item)}"
 
 
 def _other_batches(plan: Plan) -> str:
@@ -303,4 +303,5 @@ def _assumed(plan: Plan) -> tuple[str, ...]:
         "Times put layouts in order and promise nothing: the shares are fitted to sixteen published runs on A100s,"
         " which they meet within a quarter."
     )
-    return sentence(training_words(plan.training)), software, links, order
+    training = f"{training_words(plan.training)}; the interleaved schedule is not tried"
+    return sentence(training), software, links, order

@@ -70,15 +70,15 @@ def percent(share: Fraction) -> str:
 def _lead(report: ScheduleReport) -> Iterator[str]:
     summary, shape = report.summary, report.summary.shape
     yield (
-        f"The bubble is {percent(summary.bubble_share)} of a step{_fraction(summary.bubble_share)}: waiting adds"
+        f"the bubble is {percent(summary.bubble_share)} of a step{_fraction(summary.bubble_share)}: waiting adds"
         f" {percent(summary.bubble_overhead)} to what the stages compute"
     )
     ideal = summary.step_time * (1 - summary.bubble_share)
-    took = f"A step takes {_time(report, summary.step_time)}, and would take {_time(report, ideal)} without waiting"
+    took = f"a step takes {_time(report, summary.step_time)}, and would take {_time(report, ideal)} without waiting"
     without = summary.bubble_share_without_boundary
     if without is not None and without < summary.bubble_share:
         yield (
-            f"It would be {percent(without)} only if no stage waits for the others at the accumulation boundary, as"
+            f"it would be {percent(without)} only if no stage waits for the others at the accumulation boundary, as"
             " clipping by the global gradient norm and the check for overflow make it"
         )
     yield took
@@ -104,7 +104,7 @@ def _pace(report: ScheduleReport) -> Iterator[str]:
         return
     shape = report.summary.shape
     stages = [str(stage) for stage, time in enumerate(work) if time == slowest]
-    subject = f"Stage {stages[0]} sets" if len(stages) == 1 else f"Stages {listed(stages)} set"
+    subject = f"stage {stages[0]} sets" if len(stages) == 1 else f"stages {listed(stages)} set"
     yield (
         f"{subject} the pace, {percent(slowest / mean - 1)} above the mean: with any number of micro-batches the bubble"
         f" is at least {percent(1 - mean / slowest)}"
@@ -113,7 +113,7 @@ def _pace(report: ScheduleReport) -> Iterator[str]:
         from ds_accum.plan.pipeline import bubble_share
 
         equal = bubble_share(shape.stages, shape.micro_batches, shape.virtual_stages)
-        yield f"With equal stages the bubble would be {percent(equal)}"
+        yield f"with equal stages the bubble would be {percent(equal)}"
 
 
 def _held(report: ScheduleReport) -> str:
@@ -123,25 +123,25 @@ def _held(report: ScheduleReport) -> str:
         number = next(number for number, stage in enumerate(stages) if stage.in_flight == most)
         held = f"the activations of {_number(most)} micro-batch{'es' * (most != 1)} at once"
         if all(stage.in_flight == most for stage in stages):
-            return f"{'Every stage' if len(stages) > 1 else 'The stage'} holds {held}"
-        return f"Stage {number} holds the most: {held}"
+            return f"{'every stage' if len(stages) > 1 else 'the stage'} holds {held}"
+        return f"stage {number} holds the most: {held}"
     sizes = [
         activation_bytes(stage.in_flight, size) for stage, size in zip(stages, report.activation_bytes, strict=True)
     ]
     number = sizes.index(max(sizes))
     return (
-        f"Stage {number} holds the most activations, {bytes_text(sizes[number])}: micro-batches in flight"
+        f"stage {number} holds the most activations, {bytes_text(sizes[number])}: micro-batches in flight"
         f" {_number(stages[number].in_flight)} x {bytes_text(report.activation_bytes[number])}"
     )
 
 
 def _recut_sentence(report: ScheduleReport, recut: Recut) -> str:
     if recut.cut.layers == recut.layers:
-        return f"The layers are cut where they should be: {listed(list(map(str, recut.layers)), most=9)}"
+        return f"the layers are cut where they should be: {listed(list(map(str, recut.layers)), most=9)}"
     gain = 1 - recut.summary.step_time / report.summary.step_time
     change = f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
     return (
-        f"Cut into {listed(list(map(str, recut.cut.layers)), most=9)} layers, a step takes"
+        f"cut into {listed(list(map(str, recut.cut.layers)), most=9)} layers, a step takes"
         f" {_time(report, recut.summary.step_time)}, {change}, and the bubble is {percent(recut.summary.bubble_share)}"
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ds_accum.plan.reports.exact import counted, digits
+from ds_accum.plan.reports.plan_words import training_words
 from ds_accum.plan.splits import SplitAccount, place_of
 from ds_accum.reporting import Section, Table, bytes_text, plain
 
@@ -141,7 +142,7 @@ def _memory(splits: Sequence[SplitAccount]) -> Section:
     )
     return Section(
         title="Memory of a rank at its fullest moment",
-        table=Table(headings=("split", *_STAGES), rows=rows, note=_ABOUT_MEMORY),
+        table=Table(headings=("split", *_STAGES), rows=rows, note=_about_memory(splits)),
     )
 
 
@@ -151,10 +152,27 @@ def _peak_bytes(split: SplitAccount, zero_stage: int) -> int | None:
 
 
 _STAGES = tuple(f"ZeRO-{stage}" for stage in range(4))
-_ABOUT_MEMORY = (
-    "Activations grow with the micro-batch; more data-parallel ranks shard finer; accumulation above 1 keeps gradients"
-    " between micro-batches. Without recompute and offload."
-)
+
+
+def _about_memory(splits: Sequence[SplitAccount]) -> str:
+    said = (
+        "Activations grow with the micro-batch; more data-parallel ranks shard finer; accumulation above 1 keeps"
+        " gradients between micro-batches."
+    )
+    assumed = [memory.training for split in splits for memory in split.memory or () if memory is not None]
+    if not assumed:
+        return said
+    training = max(assumed, key=lambda training: training.zero_stage)
+    recompute = f"{training.recompute.replace('none', 'no')} recompute"
+    places = [
+        f"{what} offloaded to {place} where the stage can"
+        for what, place in (("states", training.offload_optimizer), ("parameters", training.offload_parameters))
+        if place != "none"
+    ]
+    said += f" Assumed: {', '.join((training_words(training), recompute, *(places or ['no offload'])))}."
+    if training.accumulation_dtype != training.dtype:
+        said += f" ZeRO-0 adds up in {training.dtype}."
+    return said
 
 
 def split_name(split: SplitAccount) -> str:

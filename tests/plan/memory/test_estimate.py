@@ -230,6 +230,9 @@ def test_logits_are_cut_by_tensor_parallelism_and_the_margin_is_stated() -> None
     assert logits == 4 * 2048 * 32_000 // 8
     with_margin = estimate_memory(LLAMA, layout, training())
     assert with_margin.peak_bytes == estimate.peak_bytes + 1024**3 + round(0.05 * estimate.peak_bytes)
+    (line,) = [line for line in with_margin.fullest.lines if line.part == "margin"]
+    assert line.name == "margin for what is not counted"
+    assert line.bytes and set(line.moments) >= {with_margin.fullest.fullest_moment}  # it is in the sum itself
 
 
 def test_the_gradients_of_norms_under_sequence_parallelism_are_flattened_or_kept() -> None:
@@ -322,7 +325,7 @@ def test_a_margin_below_zero_is_refused(given_: dict[str, Any]) -> None:
         (
             {"pipeline_parallel_size": 4, "world_size": 4},
             {"schedule": "interleaved", "virtual_stages": 2, "gradient_accumulation_steps": 9},
-            "interleaving 9 micro-batches can't be cut in pipeline 4",
+            "9 micro-batches can't be interleaved over 4 pipeline stages",
         ),
         ({"expert_parallel_size": 2, "world_size": 4}, {}, "llama-2-7b has no experts to spread"),
     ],

@@ -71,7 +71,7 @@ def test_transfers_make_equal_stages_unequal_to_what_formulas_are_about() -> Non
         ({"forward": None}, "not a NoneType"),
         ({"slow": {4: 1.3}}, "no stage 4 in a pipeline of 4"),
         ({"slow": {-1: 1.3}}, "slow stage must be at least 0"),
-        ({"slow": {2: 0}}, "how slow stage 2 is must be more than 0"),
+        ({"slow": {2: 0}}, "the factor of stage 2 must be more than 0"),
         ({"weight_share": 1}, "must be below 1"),
         ({"weight_share": -0.5}, "must be at least 0"),
     ],

@@ -86,10 +86,10 @@ def test_every_format_names_the_layouts_and_their_numbers(made: Plan) -> None:
 def test_the_lead_says_the_winner_and_what_was_asked(made: Plan) -> None:
     lead = plan_document(made).lead
     if not made.layouts:
-        assert lead[0] == f"Nothing fits: none of {made.considered:,} layouts."
+        assert lead[0] == f"nothing fits: none of {made.considered:,} layouts"
         return
     best = made.layouts[0]
-    assert f"Best of {made.fitting:,} layouts that fit, of {made.considered:,} legal ones" in lead[0]
+    assert f"best of {made.fitting:,} layouts that fit, of {made.considered:,} legal ones" in lead[0]
     assert f"data parallel {best.layout.data_parallel_size}" in lead[0]
     assert f"accumulation {best.ledger.gradient_accumulation_steps}" in lead[0]
     assert f"{made.global_batch_size:,} samples of {made.sequence_length:,} tokens a step" in lead[1]
@@ -135,13 +135,13 @@ def test_a_layout_that_fills_the_memory_comes_with_one_that_does_not() -> None:
     assert roomy.memory.peak_bytes < 0.95 * there, "choose a case whose layouts differ more"
     tight = plan(hardware=read_hardware("H100").override(memory_bytes=round(there)))
     assert tight.layouts[0] == best
-    (said,) = [sentence for sentence in plan_document(tight).lead if sentence.startswith("It fills")]
+    (said,) = [sentence for sentence in plan_document(tight).lead if sentence.startswith("it fills")]
     assert re.search(r"layout \d needs [\d.]+ GB and is [\d.]+ % slower", said)
     free = plan(
         hardware=read_hardware("H100").override(memory_bytes=2 * round(there)), limits=Limits(max_micro_batch_size=1)
     )
     assert free.layouts[0].memory.peak_bytes < 1.9 * there, "choose a case with room"
-    assert not any(sentence.startswith("It fills") for sentence in plan_document(free).lead)
+    assert not any(sentence.startswith("it fills") for sentence in plan_document(free).lead)
 
 
 def test_a_batch_that_rules_out_the_widest_data_parallelism_comes_with_those_that_do_not() -> None:
@@ -168,9 +168,19 @@ def test_what_all_layouts_have_in_common_is_said() -> None:
     assert "matrices, dropout, pipelines in 1F1B" in said
 
 
+def test_that_the_interleaved_schedule_is_not_tried_is_said() -> None:
+    assert "pipelines in 1F1B; the interleaved schedule is not tried." in words_of(text_of(plan(), 120))
+
+
 def test_notes_are_part_of_the_lead() -> None:
     made = PLANS["one GPU"]()
-    assert plan_document(made, notes=("Something was assumed.",)).lead[-1] == "Something was assumed."
+    assert plan_document(made, notes=("something was assumed",)).lead[-1] == "something was assumed"
+
+
+def test_the_lead_is_of_clauses_without_a_full_stop(made: Plan) -> None:
+    lead = plan_document(made).lead
+    assert not any(clause.endswith(".") for clause in lead)
+    assert all(clause[0].islower() or clause[0].isdigit() for clause in lead)
 
 
 def test_json_holds_every_layout_in_full(made: Plan) -> None:

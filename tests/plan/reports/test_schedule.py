@@ -27,24 +27,24 @@ ONE = PipelineShape(schedule="1f1b", stages=4, micro_batches=8)
 
 def test_the_bubble_is_said_first_as_a_share_and_as_what_it_adds() -> None:
     lead = schedule_document(report(ONE)).lead
-    assert lead[0] == "The bubble is 27.3 % of a step (3/11): waiting adds 37.5 % to what the stages compute"
-    assert lead[1] == "A step takes 33 forwards of a stage, and would take 24 forwards of a stage without waiting"
-    assert lead[2] == "Stage 0 holds the most: the activations of 4 micro-batches at once"
+    assert lead[0] == "the bubble is 27.3 % of a step (3/11): waiting adds 37.5 % to what the stages compute"
+    assert lead[1] == "a step takes 33 forwards of a stage, and would take 24 forwards of a stage without waiting"
+    assert lead[2] == "stage 0 holds the most: the activations of 4 micro-batches at once"
     assert len(lead) == 3
 
 
 def test_a_slow_stage_is_named_with_what_it_costs() -> None:
     lead = schedule_document(report(ONE, stage_times(4, slow={2: 1.3}))).lead
     assert (
-        "Stage 2 sets the pace, 20.9 % above the mean: with any number of micro-batches the bubble is at least 17.3 %"
+        "stage 2 sets the pace, 20.9 % above the mean: with any number of micro-batches the bubble is at least 17.3 %"
         in lead
     )
-    assert "With equal stages the bubble would be 27.3 %" in lead
+    assert "with equal stages the bubble would be 27.3 %" in lead
 
 
 def test_times_in_seconds_are_said_in_seconds() -> None:
     document = schedule_document(report(ONE, stage_times(4, forward=0.01), in_seconds=True))
-    assert "A step takes 330 ms, and would take 240 ms without waiting" in document.lead
+    assert "a step takes 330 ms, and would take 240 ms without waiting" in document.lead
     table = document.sections[1].table
     assert table is not None
     assert table.rows[0] == ("0", "10 ms", "20 ms", "240 ms", "90 ms", "27.3", "4")
@@ -52,7 +52,7 @@ def test_times_in_seconds_are_said_in_seconds() -> None:
 
 def test_bytes_are_those_of_the_micro_batches_in_flight() -> None:
     document = schedule_document(report(ONE, activation_bytes=(10**9,) * 4))
-    assert "Stage 0 holds the most activations, 4 GB: micro-batches in flight 4 x 1 GB" in document.lead
+    assert "stage 0 holds the most activations, 4 GB: micro-batches in flight 4 x 1 GB" in document.lead
     table = document.sections[1].table
     assert table is not None
     assert [row[-1] for row in table.rows] == ["4 GB", "3 GB", "2 GB", "1 GB"]
@@ -61,7 +61,7 @@ def test_bytes_are_those_of_the_micro_batches_in_flight() -> None:
 def test_what_zero_bubble_v_costs_with_gradient_clipping_is_said() -> None:
     shape = PipelineShape(schedule="zero-bubble-v", stages=4, micro_batches=8, virtual_stages=2)
     lead = schedule_document(report(shape)).lead
-    assert any(sentence.startswith("It would be 0 % only if no stage waits for the others") for sentence in lead)
+    assert any(sentence.startswith("it would be 0 % only if no stage waits for the others") for sentence in lead)
 
 
 def test_a_better_cut_is_a_sentence_and_a_table_and_the_best_is_a_sentence() -> None:
@@ -70,11 +70,11 @@ def test_a_better_cut_is_a_sentence_and_a_table_and_the_best_is_a_sentence() -> 
     factors = [load / now for load, now in zip(cut.loads, times.per_micro_batch, strict=True)]
     recut = Recut(layers=(8, 8, 8, 8), cut=cut, summary=summarize_pipeline(ONE, times.scaled(factors)))
     document = schedule_document(report(ONE, times, recut=recut))
-    assert any(sentence.startswith("Cut into 8, 9, 6 and 9 layers, a step takes 36.3") for sentence in document.lead)
+    assert any(sentence.startswith("cut into 8, 9, 6 and 9 layers, a step takes 36.3") for sentence in document.lead)
     assert document.sections[-1].title == "Where to cut the layers"
     best = Recut(layers=cut.layers, cut=cut, summary=recut.summary)
     document = schedule_document(report(ONE, times, recut=best))
-    assert "The layers are cut where they should be: 8, 9, 6 and 9" in document.lead
+    assert "the layers are cut where they should be: 8, 9, 6 and 9" in document.lead
     assert document.sections[-1].title == "Stages"
 
 
