@@ -78,9 +78,9 @@ def tried_one_by_one(
                     micro_batch_size=size,
                     gradient_accumulation_steps=of_rank // size,
                 )
-                bubble = float(bubble_share(layout.pipeline_parallel_size, of_rank // size))
+                bubble = bubble_share(layout.pipeline_parallel_size, of_rank // size)
                 if limits.max_bubble is not None and bubble > limits.max_bubble:
-                    drop("bubble", bubble)
+                    drop("bubble", float(bubble))
                     continue
                 memory = estimate_memory(shape, layout, training)
                 if memory.peak_bytes > hardware.memory_bytes:
