@@ -69,7 +69,7 @@ def launch_of(options: Mapping[str, Any]) -> Launch:
 
 
 def read_config(path: Path, launch: Launch) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """The root keys of a config, and those of them that a framework fills in with what is not known.
+    """The root keys of a config, and the dotted keys that a framework fills in with what is not known.
 
     Raises UsageError where the file can't be read, ConfigError where it is broken or holds no config.
     """
@@ -87,7 +87,7 @@ def read_config(path: Path, launch: Launch) -> tuple[Mapping[str, Any], frozense
     config = next(find_configs(document, launch), None)
     if config is None:
         raise ConfigError(f"{path} holds no DeepSpeed config", remedy="give the file that DeepSpeed itself reads")
-    return config.values, frozenset(str(place[0]) for place in config.filled_in if len(place) == 1)
+    return config.values, frozenset(".".join(map(str, place)) for place in config.filled_in)
 
 
 def layout_and_ledger(
@@ -109,7 +109,7 @@ def layout_and_ledger(
     resolution = resolve_batch(values, launch)
     ledger = resolution.ledger()
     if ledger is None:
-        raise _unresolved(resolution, values, filled_in)
+        raise _unresolved(resolution, values, filled_in, takes_arguments="vary" in options)
     return _layout(launch, options), ledger
 
 
@@ -217,7 +217,9 @@ def _layout(launch: Launch, options: Mapping[str, Any]) -> ParallelLayout:
     return layout if of_experts is None else replace(layout, expert_tensor_parallel_size=of_experts)
 
 
-def _unresolved(resolution: BatchResolution, values: Mapping[str, Any], filled_in: frozenset[str]) -> ConfigError:
+def _unresolved(
+    resolution: BatchResolution, values: Mapping[str, Any], filled_in: frozenset[str], *, takes_arguments: bool
+) -> ConfigError:
     """Why there is no ledger, as one sentence."""
     from ds_accum.config.resolve import BatchFault
 
@@ -228,9 +230,10 @@ def _unresolved(resolution: BatchResolution, values: Mapping[str, Any], filled_i
     if resolution.fault is BatchFault.MISSING:
         automatic = sorted(filled_in & _BATCH_OPTIONS.keys())
         if automatic:
+            arguments = "its arguments with --hf-args, or " if takes_arguments else ""
             return BatchError(
                 f'{automatic[0]} is "auto", which Trainer fills in',
-                remedy="give its arguments with --hf-args, or --micro-batch and --accumulation",
+                remedy=f"give {arguments}--micro-batch and --accumulation",
             )
         return BatchError(
             "neither global batch nor micro batch is given", remedy="give --global-batch, --micro-batch, or both"

@@ -36,9 +36,9 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
     if text is None:
         return None
-    from ds_accum.plan.quantities import read_bytes
+    from ds_accum.plan.quantities import LEAST_MEMORY, read_bytes
 
-    return read_bytes(text, name=parameter.opts[0])
+    return read_bytes(text, name=parameter.opts[0], least=LEAST_MEMORY)
 
 
 def _read_stage(context: click.Context, parameter: click.Parameter, stage: int | None) -> int | None:

@@ -43,7 +43,7 @@ _CONFIG = "Config"
     show_default=True,
     metavar="N",
     section=_CONFIG,
-    help="Which of the layouts to write.",
+    help="Which of the layouts to tell in full, and to write.",
 )
 @option("--force", is_flag=True, section=_CONFIG, help="Replace a file that is there already.")
 @option(
@@ -119,13 +119,22 @@ def plan(
     )
     remedies = () if found.layouts else remedies_for(found)
     text = None
+    if found.layouts:
+        _require_layout(found, number)
     if config_file is not None and found.layouts:
         text = _config_of(found, number, learning_rate=learning_rate, gradient_clipping=gradient_clipping)
 
     def document() -> Document:
         from ds_accum.plan.reports.plan import plan_document
 
-        return plan_document(found, notes=asked.notes(), remedies=remedies)
+        return plan_document(
+            found,
+            notes=asked.notes(),
+            remedies=remedies,
+            shown=number,
+            config_name="ds_config.json" if config_file is None else str(config_file),
+            model_name=asked.model,
+        )
 
     def value() -> dict[str, object]:
         from ds_accum.plan.reports.plan_json import plan_value
@@ -157,13 +166,16 @@ def _require_place(config_file: Path, output_file: Path | None, *, force: bool) 
     require_folder(config_file)
 
 
-def _config_of(found: Plan, number: int, *, learning_rate: float, gradient_clipping: float) -> str:
-    """The config of one of the layouts as text. Raises UsageError where there are fewer."""
-    from ds_accum.plan.ds_config import config_text, deepspeed_config
-
+def _require_layout(found: Plan, number: int) -> None:
     if number > len(found.layouts):
         raise UsageError(
             f"there is no layout {number} among {len(found.layouts)} that fit", remedy="give one of their numbers"
         )
+
+
+def _config_of(found: Plan, number: int, *, learning_rate: float, gradient_clipping: float) -> str:
+    """The config of one of the layouts as text."""
+    from ds_accum.plan.ds_config import config_text, deepspeed_config
+
     planned = found.layouts[number - 1]
     return config_text(deepspeed_config(planned, learning_rate=learning_rate, gradient_clipping=gradient_clipping))

@@ -167,9 +167,9 @@ def _read_count(context: click.Context, parameter: click.Parameter, text: str | 
 def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
     if text is None:
         return None
-    from ds_accum.plan.quantities import read_bytes
+    from ds_accum.plan.quantities import LEAST_MEMORY, read_bytes
 
-    return read_bytes(text, name=parameter.opts[0])
+    return read_bytes(text, name=parameter.opts[0], least=LEAST_MEMORY)
 
 
 def _read_stages(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:

@@ -12,10 +12,13 @@ from fractions import Fraction
 
 from ds_accum.errors import UsageError
 
-__all__ = ["LARGEST_QUANTITY", "read_bytes", "read_quantity", "read_ratio"]
+__all__ = ["LARGEST_QUANTITY", "LEAST_MEMORY", "read_bytes", "read_quantity", "read_ratio"]
 
 LARGEST_QUANTITY = 10**18
 """Nothing that is trained has more tokens, samples or parameters, and every number derived stays readable."""
+
+LEAST_MEMORY = 10**6
+"""Bytes; what is less was meant in a unit that was left out."""
 
 _NUMBER = re.compile(
     r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[+]?\d{1,3}))? ?(?P<unit>[a-zA-Z]{0,3})", re.ASCII
@@ -35,9 +38,12 @@ def read_quantity(text: str, *, name: str) -> int:
     return _read(text, name, _OF_COUNTS, "7000000000, 7e9, 7B or 4Mi (k, M, B and T are powers of 1,000, Mi of 1,024)")
 
 
-def read_bytes(text: str, *, name: str) -> int:
-    """A whole number of bytes, at least 1: 80GB is 80 x 10^9, 80GiB 80 x 2^30. Raises UsageError."""
-    return _read(text, name, _OF_BYTES, "80GB (powers of 1,000), 74.5GiB (of 1,024) or the number of bytes")
+def read_bytes(text: str, *, name: str, least: int = 1) -> int:
+    """A whole number of bytes, at least `least`: 80GB is 80 x 10^9, 80GiB 80 x 2^30. Raises UsageError."""
+    number = _read(text, name, _OF_BYTES, "80GB (powers of 1,000), 74.5GiB (of 1,024) or the number of bytes")
+    if number < least:
+        raise UsageError(f"{name} {_shown(text)} is {number:,} bytes", remedy=f"give its unit, as in {number}GB")
+    return number
 
 
 def _read(text: str, name: str, units: Mapping[str, int], example: str) -> int:

@@ -11,9 +11,9 @@ import pytest
 SMALL = ("--model", "llama-2-7b", "--world-size", "8", "--micro-batch", "1", "--seq-len", "4096")
 
 
-def estimate(ds_accum: Any, *arguments: str | Path) -> dict[str, Any]:
+def estimate(ds_accum: Any, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
     finished = ds_accum("memory", *arguments, "--format", "json")
-    assert (finished.code, finished.errors) == (0, "")
+    assert (finished.code, finished.errors) == (code, "")
     value: dict[str, Any] = json.loads(finished.output)
     return value
 
@@ -25,14 +25,14 @@ def write(folder: Path, **values: Any) -> Path:
 
 
 def test_the_report_fits_80_columns_and_is_the_same_every_time(ds_accum: Any) -> None:
-    arguments = (*SMALL, "--zero-stage", "3", "--offload-optimizer", "nvme", "--gpu-memory", "24GB", "--all-stages")
+    arguments = (*SMALL, "--zero-stage", "3", "--offload-optimizer", "nvme", "--gpu-memory", "80GB", "--all-stages")
     finished = ds_accum("memory", *arguments)
     assert (finished.code, finished.errors) == (0, "")
     assert max(map(len, finished.output.splitlines())) <= 80
     assert ds_accum("memory", *arguments).output == finished.output
     shown = " ".join(finished.output.split())
     assert "Memory of one rank: llama-2-7b, 6,738,415,616 parameters" in shown
-    assert "of 24 GB (22.4 GiB), it" in shown
+    assert "of 80 GB (74.5 GiB), it" in shown
     assert "on NVMe" in shown
     assert "world 8 = data parallel 8" in shown
 
@@ -57,9 +57,34 @@ def test_every_line_has_a_formula_and_a_source_and_they_add_up(ds_accum: Any) ->
 def test_it_is_said_whether_it_fits(ds_accum: Any) -> None:
     peak = estimate(ds_accum, *SMALL, "--zero-stage", "3")["peak_bytes"]
     assert estimate(ds_accum, *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak))["fits"] is True
-    assert estimate(ds_accum, *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak - 1))["fits"] is False
+    assert estimate(ds_accum, *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak - 1), code=1)["fits"] is False
     finished = ds_accum("memory", *SMALL, "--zero-stage", "3", "--gpu-memory", str(peak - 1))
     assert "it does not fit: 1 B too much" in finished.output
+    assert finished.code == 1
+
+
+def test_what_the_estimate_stands_or_falls_with_is_said(ds_accum: Any) -> None:
+    shown = " ".join(ds_accum("memory", *SMALL).output.split())
+    assert "FlashAttention, fused kernels, pipelines in 1F1B, nothing is recomputed." in shown
+    assert "--kernels plain." in shown
+
+
+@pytest.mark.parametrize("key", ["bf16", "fp16"])
+def test_a_dtype_that_trainer_fills_in_is_asked_for(ds_accum: Any, tmp_path: Path, key: str) -> None:
+    path = write(tmp_path, train_micro_batch_size_per_gpu=1, **{key: {"enabled": "auto"}})
+    arguments = (path, "--model", "llama-2-7b", "--world-size", "8", "--seq-len", "4096")
+    finished = ds_accum("memory", *arguments)
+    assert finished.code == 2
+    assert f'error: {key}.enabled is "auto", which Trainer fills in' in finished.errors
+    assert "--dtype" in finished.errors
+    assert ds_accum("memory", *arguments, "--dtype", "bf16").code == 0
+
+
+def test_a_batch_that_trainer_fills_in_is_asked_for_with_options_that_there_are(ds_accum: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, train_micro_batch_size_per_gpu="auto", gradient_accumulation_steps="auto")
+    finished = ds_accum("memory", path, "--model", "llama-2-7b", "--world-size", "8", "--seq-len", "4096")
+    assert finished.code == 2
+    assert "--hf-args" not in finished.errors and "--micro-batch and --accumulation" in finished.errors
 
 
 def test_a_config_says_stage_dtypes_buckets_optimizer_and_offload(ds_accum: Any, tmp_path: Path) -> None:

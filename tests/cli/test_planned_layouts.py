@@ -91,7 +91,7 @@ def test_the_memory_of_a_plan_is_that_of_its_config(
     with_ulysses = 0
     for planned, run in written(ds_accum, tmp_path, model, dtype, accumulated):
         way = planned.training
-        norms = ("--megatron-sequence-parallel yes",) if way.megatron_sequence_parallel else ()
+        norms = ("--megatron-sequence-parallel", "yes" if way.megatron_sequence_parallel else "no")
         told = run("memory", "--recompute", way.recompute, *norms)
         assert told["peak_bytes"] == planned.memory.peak_bytes, (planned.layout, way)
         with_ulysses += planned.layout.sequence_parallel_size > 1

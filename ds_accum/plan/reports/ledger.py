@@ -103,6 +103,8 @@ def _lead(account: StepAccount, zero_stage: int | None, notes: Sequence[str]) ->
         yield f"{digits(batch)} samples x {digits(length or 0)} = {digits(tokens)} tokens a step"
     if zero_stage is not None:
         yield f"ZeRO stage {zero_stage} {_said(account.stages[zero_stage], account)}"
+        if zero_stage > 1 and account.layout.pipeline_parallel_size > 1:
+            yield f"DeepSpeed's pipeline engine refuses ZeRO stage {zero_stage}: this would not start"
     yield from notes
 
 
@@ -110,7 +112,7 @@ def _said(stage: StageAccount, account: StepAccount) -> str:
     said = f"synchronizes gradients {times(stage.synchronizations)} a step"
     if stage.parameter_gathers:
         said += f" and gathers parameters {times(stage.parameter_gathers)}"
-    return f"{said}: {bytes_text(stage.sent_bytes)} sent by a rank" if account.model else said
+    return f"{said}: {bytes_text(stage.sent_bytes)} sent by a rank for them" if account.model else said
 
 
 def _batch(account: StepAccount) -> Section:

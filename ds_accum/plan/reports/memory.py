@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from ds_accum.plan.memory import MOMENTS, Line, MemoryEstimate, Moment, Part, StageMemory
+from ds_accum.plan.reports.plan_words import sentence, training_words
+from ds_accum.plan.training import TrainingSetup
 from ds_accum.reporting import Document, Section, Table, bytes_text, plain
 
 __all__ = ["memory_document", "memory_json"]
@@ -29,6 +31,7 @@ def memory_document(
     if all_stages:
         sections.append(_stages(estimate))
     sections += _lines(estimate.fullest)
+    sections.append(Section(title="Assumed", paragraphs=(_assumed(estimate.training),)))
     return Document(
         title=f"Memory of one rank: {estimate.shape.name}, {estimate.shape.parameters:,} parameters",
         lead=(*_lead(estimate, gpu_bytes), *notes),
@@ -81,6 +84,15 @@ def _stage_json(stage: StageMemory) -> dict[str, object]:
             for line in stage.lines
         ],
     }
+
+
+def _assumed(training: TrainingSetup) -> str:
+    """What the numbers stand or fall with."""
+    recompute = "nothing is recomputed" if training.recompute == "none" else f"{training.recompute} recompute"
+    said = sentence(f"{training_words(training)}, {recompute}")
+    if training.fused_kernels:
+        said += " Models of transformers keep more: --kernels plain."
+    return said
 
 
 def _lead(estimate: MemoryEstimate, gpu_bytes: int | None) -> Iterator[str]:

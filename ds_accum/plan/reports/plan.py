@@ -34,8 +34,19 @@ from ds_accum.reporting import Document, Section, Table, bytes_text, count_text,
 __all__ = ["plan_document"]
 
 
-def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Remedy, ...] = ()) -> Document:
-    """The report. `notes` are said after the lead; `remedies` where nothing fits."""
+def plan_document(
+    plan: Plan,
+    *,
+    notes: tuple[str, ...] = (),
+    remedies: tuple[Remedy, ...] = (),
+    shown: int = 1,
+    config_name: str = "ds_config.json",
+    model_name: str | None = None,
+) -> Document:
+    """The report. `notes` are said after the lead; `remedies` where nothing fits.
+
+    Layout `shown`, from 1, is told in full; the commands to go on with name its config and the model like this.
+    """
     title = f"{plan.shape.name} on {plan.world_size} x {plan.hardware.name}"
     asked = (
         f"{count_text(plan.global_batch_size)} samples of {count_text(plan.sequence_length)} tokens a step,"
@@ -47,7 +58,11 @@ def plan_document(plan: Plan, *, notes: tuple[str, ...] = (), remedies: tuple[Re
             lead=(f"nothing fits: none of {count_text(plan.considered)} layouts", asked, *_nearest(plan), *notes),
             sections=tuple(_when_nothing_fits(plan, remedies)),
         )
-    return Document(title=title, lead=(_verdict(plan), asked, *_tight(plan), *notes), sections=tuple(_sections(plan)))
+    return Document(
+        title=title,
+        lead=(_verdict(plan), asked, *_tight(plan), *notes),
+        sections=tuple(_sections(plan, shown, config_name, model_name or plan.shape.name)),
+    )
 
 
 def _verdict(plan: Plan) -> str:
@@ -81,7 +96,7 @@ def _tight(plan: Plan) -> Iterator[str]:
     yield said
 
 
-def _sections(plan: Plan) -> Iterator[Section]:
+def _sections(plan: Plan, shown: int, config_name: str, model_name: str) -> Iterator[Section]:
     yield Section(title="Layouts, best first", paragraphs=(), table=_layouts(plan, plan.layouts))
     if len(plan.layouts) > 1:
         yield Section(title="Why each is ahead of the next", paragraphs=tuple(_reasons(plan.layouts)))
@@ -89,18 +104,20 @@ def _sections(plan: Plan) -> Iterator[Section]:
     if others:
         table = replace(_layouts(plan, tuple(others)), note="")
         yield Section(title="The best of other ways to divide the GPUs", table=table)
-    best = plan.layouts[0]
+    planned, name = plan.layouts[shown - 1], f"Layout {shown}"
     yield Section(
-        title="Layout 1: the batch",
-        paragraphs=(f"{sentence(best.ledger.describe())}", f"{sentence(best.layout.describe())}"),
+        title=f"{name}: the batch",
+        paragraphs=(f"{sentence(planned.ledger.describe())}", f"{sentence(planned.layout.describe())}"),
     )
-    yield Section(title="Layout 1: a step", table=_time(best))
+    yield Section(title=f"{name}: a step", table=_time(planned))
     yield Section(
-        title="Layout 1: the memory of the fullest GPU", paragraphs=_memory_words(plan, best), table=_memory(best)
+        title=f"{name}: the memory of the fullest GPU",
+        paragraphs=_memory_words(plan, planned),
+        table=_memory(planned),
     )
-    if best.communication.transfers:
-        yield Section(title="Layout 1: what a GPU sends in a step", table=_transfers(best))
-    yield Section(title="Layout 1: to launch it", paragraphs=tuple(_launch(best)))
+    if planned.communication.transfers:
+        yield Section(title=f"{name}: what a GPU sends in a step", table=_transfers(planned))
+    yield _launch(planned, name, config_name, model_name)
     if plan.dropped or plan.refused:
         yield Section(title="What was dropped", paragraphs=tuple(_refused(plan.refused)), table=_drops(plan))
     yield Section(title="Assumed", paragraphs=_assumed(plan))
@@ -238,11 +255,21 @@ def _reasons(layouts: tuple[PlannedLayout, ...]) -> Iterator[str]:
         yield f"{number} over {number + 1}: {advantage_words(first, other, advantage_over(first, other))}."
 
 
-def _launch(planned: PlannedLayout) -> Iterator[str]:
-    yield f"Written with --write, the config is checked by `ds-accum lint ds_config.json {launch_degrees(planned)}`."
+def _launch(planned: PlannedLayout, name: str, config_name: str, model_name: str) -> Section:
+    """The commands to go on with, and what none of them can say."""
+    launch = launch_degrees(planned)
+    known = f"--model {model_name} --seq-len {planned.training.sequence_length}"
+    recompute = "" if planned.training.recompute == "none" else f" --recompute {planned.training.recompute}"
     beyond = beyond_the_config(planned)
-    if beyond:
-        yield f"What no config says: {'; '.join(beyond)}."
+    return Section(
+        title=f"{name}: to launch it",
+        paragraphs=(
+            f"--write writes its config, `ds-accum lint {config_name} {launch}` checks it.",
+            f"`ds-accum ledger {config_name} {launch} {known}` accounts for a step.",
+            f"`ds-accum memory {config_name} {launch} {known}{recompute}` accounts for the memory.",
+            *((f"What no config says: {'; '.join(beyond)}.",) if beyond else ()),
+        ),
+    )
 
 
 def _refused(refused: tuple[RefusedDegree, ...]) -> Iterator[str]:

@@ -47,7 +47,7 @@ def test_without_a_model_there_are_counts_and_no_bytes() -> None:
 def test_the_chosen_stage_is_named_with_what_it_sends() -> None:
     known = account(model=ModelSize(parameters=10**9), sequence_length=128)
     document = ledger_document(known, zero_stage=2)
-    said = "ZeRO stage 2 synchronizes gradients 4 times a step and gathers parameters once: 15.8 GB sent by a rank"
+    said = "ZeRO stage 2 synchronizes gradients 4 times a step and gathers parameters once: 15.8 GB sent by a rank for them"
     assert document.lead[-1] == said
     assert known.stages[2].sent_bytes == 4 * 2 * 7 * 2 * 10**9 // 8 + 7 * 2 * 10**9 // 8
 
