@@ -172,6 +172,8 @@ _COLUMNS = 80
 
 def _legend(layouts: tuple[PlannedLayout, ...], columns: set[str]) -> str:
     said = "micro: samples of a forward; accum: micro-batches of a step"
+    if "bubble" in columns:
+        said += "; bubble: idle share of the pipeline's own time"
     if "sent" in columns:
         said += "; sent: bytes by one GPU in a step"
     if "recomp" in columns:
