@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_size, read_world_sizes
+from ds_accum.cli.shared_options import TRAINER_OPTIONS, layout_options, world_options
+from ds_accum.cli.sizes import read_size
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,54 +154,11 @@ def _truth(answer: str | None) -> bool | None:
     return None if answer is None else answer == "yes"
 
 
-_WORLD = "World"
-_LAYOUT = "Parallel layout of the script (1 unless given)"
 _SCRIPT = "Who starts DeepSpeed, and with what"
-_TRAINER = 'Arguments of Hugging Face\'s Trainer, which "auto" is filled in from'
 
 _OPTIONS = (
-    option(
-        "--world-size",
-        callback=read_world_sizes,
-        metavar="N",
-        section=_WORLD,
-        help="Ranks of the launch; several are checked each: 8,64 or 1-16.",
-    ),
-    option(
-        "--nodes",
-        type=int,
-        callback=read_size,
-        metavar="N",
-        section=_WORLD,
-        help="Machines, together with --gpus-per-node.",
-    ),
-    option("--gpus-per-node", type=int, callback=read_size, metavar="N", section=_WORLD, help="Ranks of each machine."),
-    option(
-        "--hostfile",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        section=_WORLD,
-        help="DeepSpeed's hostfile: the world is the sum of its slots.",
-    ),
-    *(
-        option(
-            f"--{short}",
-            f"{name}_parallel_size",
-            type=int,
-            callback=read_size,
-            metavar="N",
-            default=1,
-            section=_LAYOUT,
-            help=help_,
-        )
-        for short, name, help_ in (
-            ("tp", "tensor", "Tensor parallel size."),
-            ("pp", "pipeline", "Pipeline parallel size; its micro-batches are the accumulation steps."),
-            ("cp", "context", "Context parallel size."),
-            ("sp", "sequence", "Sequence parallel size (Ulysses)."),
-            ("ep", "expert", "Expert parallel size."),
-        )
-    ),
+    *world_options("Ranks of the launch; several are checked each: 8,64 or 1-16."),
+    *layout_options("Parallel layout of the script (1 unless given)", default=1),
     option(
         "--framework",
         type=click.Choice([*FRAMEWORKS, *FRAMEWORK_ALIASES]),
@@ -245,20 +203,7 @@ _OPTIONS = (
         section=_SCRIPT,
         help="Sequence length in tokens.",
     ),
-    option(
-        "--hf-args",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        section=_TRAINER,
-        help="TrainingArguments as JSON or YAML; other keys of the file are left alone.",
-    ),
-    option(
-        "--hf-arg",
-        multiple=True,
-        metavar="NAME=VALUE",
-        section=_TRAINER,
-        help="One of them, over the file: per_device_train_batch_size=4.",
-    ),
+    *TRAINER_OPTIONS,
     option(
         "--resume",
         type=click.Path(path_type=Path),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_more_than_zero, read_size, read_world_sizes
+from ds_accum.cli.shared_options import BATCH_OPTIONS, LAYOUT_OF_A_MODEL, size_option, world_options
+from ds_accum.cli.sizes import read_memory, read_more_than_zero
 
 __all__ = ["memory_options"]
 
 _MODEL = "Model"
-_BATCH = "Batch (over what the config says)"
-_WORLD = "World"
-_LAYOUT = "Parallel layout (1 unless given)"
 _TRAINING = "Training (over what the config says)"
 _ACTIVATIONS = "Activations"
 _MORE = "More"
@@ -31,14 +28,6 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(_OPTIONS):
         command = add(command)
     return command
-
-
-def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
-    if text is None:
-        return None
-    from ds_accum.plan.quantities import LEAST_MEMORY, read_bytes
-
-    return read_bytes(text, name=parameter.opts[0], least=LEAST_MEMORY)
 
 
 def _read_stage(context: click.Context, parameter: click.Parameter, stage: int | None) -> int | None:
@@ -59,10 +48,6 @@ def _read_layers(context: click.Context, parameter: click.Parameter, text: str |
     return read_counts(text, option=parameter.opts[0])
 
 
-def _size(*names: str, section: str, help_: str) -> Callable[[Any], Any]:
-    return option(*names, type=int, callback=read_size, metavar="N", section=section, help=help_)
-
-
 _OPTIONS = (
     option(
         "--model",
@@ -71,38 +56,9 @@ _OPTIONS = (
         section=_MODEL,
         help="A Hugging Face config.json, its folder, or a shape that ds-accum brings along, as llama-2-7b.",
     ),
-    _size("--micro-batch", "micro_batch_size", section=_BATCH, help_="Samples of one forward on one rank."),
-    _size(
-        "--accumulation",
-        "gradient_accumulation_steps",
-        section=_BATCH,
-        help_="Micro-batches of one optimizer step.",
-    ),
-    _size(
-        "--global-batch", "global_batch_size", section=_BATCH, help_="Samples of one optimizer step, over all ranks."
-    ),
-    _size("--seq-len", "sequence_length", section=_BATCH, help_="Sequence length in tokens."),
-    option("--world-size", callback=read_world_sizes, metavar="N", section=_WORLD, help="Ranks of the launch."),
-    _size("--nodes", section=_WORLD, help_="Machines, together with --gpus-per-node."),
-    _size("--gpus-per-node", section=_WORLD, help_="Ranks of each machine."),
-    option(
-        "--hostfile",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        section=_WORLD,
-        help="DeepSpeed's hostfile: the world is the sum of its slots.",
-    ),
-    *(
-        _size(f"--{short}", f"{name}_parallel_size", section=_LAYOUT, help_=help_)
-        for short, name, help_ in (
-            ("tp", "tensor", "Tensor parallel size."),
-            ("pp", "pipeline", "Pipeline parallel size; its micro-batches are the accumulation steps."),
-            ("cp", "context", "Context parallel size."),
-            ("sp", "sequence", "Sequence parallel size (Ulysses)."),
-            ("ep", "expert", "Expert parallel size."),
-            ("etp", "expert_tensor", "Ranks that share the weights of one expert."),
-        )
-    ),
+    *BATCH_OPTIONS,
+    *world_options(),
+    *LAYOUT_OF_A_MODEL,
     option("--zero-stage", type=int, callback=_read_stage, metavar="N", section=_TRAINING, help="0 to 3; else 0."),
     option("--dtype", type=_DTYPES, section=_TRAINING, help="Of the model; else bf16."),
     option(
@@ -185,11 +141,13 @@ _OPTIONS = (
         section=_ACTIVATIONS,
         help="Layers of each stage, 21,20,20,19; as even as can be unless given.",
     ),
-    _size("--virtual-stages", section=_ACTIVATIONS, help_="Model chunks of a stage, for the interleaved schedule."),
+    size_option(
+        "--virtual-stages", "virtual_stages", _ACTIVATIONS, "Model chunks of a stage, for the interleaved schedule."
+    ),
     option(
         "--gpu-memory",
         "gpu_bytes",
-        callback=_read_bytes,
+        callback=read_memory,
         metavar="BYTES",
         section=_MORE,
         help="What a GPU has, to be told whether it fits: 80GB, 84.9e9.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ds_accum.cli.sections import option
-from ds_accum.cli.sizes import read_more_than_zero, read_size
+from ds_accum.cli.sizes import read_count, read_memory, read_more_than_zero, read_size
 from ds_accum.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,22 +156,6 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options
 
 
-def _read_count(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
-    if text is None:
-        return None
-    from ds_accum.plan.quantities import read_quantity
-
-    return read_quantity(text, name=parameter.opts[0])
-
-
-def _read_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
-    if text is None:
-        return None
-    from ds_accum.plan.quantities import LEAST_MEMORY, read_bytes
-
-    return read_bytes(text, name=parameter.opts[0], least=LEAST_MEMORY)
-
-
 def _read_stages(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if not all(word in ("0", "1", "2", "3") for word in words):
@@ -226,14 +210,14 @@ _OPTIONS = (
     option(
         "--global-batch",
         "global_batch_size",
-        callback=_read_count,
+        callback=read_count,
         metavar="N",
         section=_TARGET,
         help="Samples of one optimizer step, over all GPUs.",
     ),
     option(
         "--tokens-per-step",
-        callback=_read_count,
+        callback=read_count,
         metavar="N",
         section=_TARGET,
         help="The same in tokens: 4M is 4,000,000, 4Mi is 4,194,304.",
@@ -249,14 +233,14 @@ _OPTIONS = (
     _size("--gpus-per-node", section=_GPUS, help="Instead of what the kind says."),
     option(
         "--gpu-memory",
-        callback=_read_bytes,
+        callback=read_memory,
         metavar="BYTES",
         section=_GPUS,
         help="Instead of what the kind says: 64GB, 60GiB.",
     ),
     option(
         "--host-memory",
-        callback=_read_bytes,
+        callback=read_memory,
         metavar="BYTES",
         section=_GPUS,
         help="Of one node, for --offload: 2TB. Not limited unless given.",

@@ -6,7 +6,15 @@ import math
 
 import click
 
-__all__ = ["read_at_least_zero", "read_more_than_zero", "read_size", "read_stage", "read_world_sizes"]
+__all__ = [
+    "read_at_least_zero",
+    "read_count",
+    "read_memory",
+    "read_more_than_zero",
+    "read_size",
+    "read_stage",
+    "read_world_sizes",
+]
 
 
 def read_world_sizes(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -47,3 +55,21 @@ def read_more_than_zero(context: click.Context, parameter: click.Parameter, numb
     if not (math.isfinite(number) and number > 0):
         raise click.BadParameter(f"must be more than 0, not {number:g}", context, parameter)
     return number
+
+
+def read_count(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
+    """The callback of an option that takes a number as people write it: 7B, 4Mi."""
+    if text is None:
+        return None
+    from ds_accum.plan.quantities import read_quantity
+
+    return read_quantity(text, name=parameter.opts[0])
+
+
+def read_memory(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001
+    """The callback of an option that takes the size of a memory: 80GB, 74.5GiB."""
+    if text is None:
+        return None
+    from ds_accum.plan.quantities import LEAST_MEMORY, read_bytes
+
+    return read_bytes(text, name=parameter.opts[0], least=LEAST_MEMORY)
