@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ds_accum.config.paths import mapping_at
 from ds_accum.errors import BatchError, ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -116,18 +117,18 @@ def layout_and_ledger(
 def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
     """What the root keys of a config say about stage, dtypes, reduction and scheduler; what is malformed says nothing,
     since `ds-accum lint` says it better."""
-    zero, block, scheduler = (_block(values, key) for key in ("zero_optimization", "ds_accum", "scheduler"))
+    zero, block, scheduler = (mapping_at(values, (key,)) for key in ("zero_optimization", "ds_accum", "scheduler"))
     stage = zero.get("stage", 0) if values else None
     dtype: Dtype | None = None
     for name in ("bf16", "bfloat16", "fp16"):
-        if dtype is None and _block(values, name).get("enabled") is True:
+        if dtype is None and mapping_at(values, (name,)).get("enabled") is True:
             dtype = _sendable(name)
     if dtype is None and values:
         dtype = "fp32"
     is_split = launch.sequence_parallel_size > 1 or values.get("sequence_parallel_size", 1) != 1
     key = "seq_parallel_communication_data_type" if is_split else "communication_data_type"
     sent = values.get(key)
-    parameters = _block(scheduler, "params")
+    parameters = mapping_at(scheduler, ("params",))
     return ConfigFacts(
         zero_stage=stage if stage in (0, 1, 2, 3) and not isinstance(stage, bool) else None,
         dtype=dtype,
@@ -168,11 +169,6 @@ def _sendable(word: object) -> Dtype | None:
 
     dtype = dtype_of(word)
     return None if dtype == "int8" else dtype
-
-
-def _block(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = values.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _with_world(launch: Launch, values: Mapping[str, Any], options: Mapping[str, Any]) -> Launch:
