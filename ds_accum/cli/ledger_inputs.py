@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ds_accum.config.paths import mapping_at
 from ds_accum.errors import BatchError, ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ds_accum.config.resolve import BatchResolution
     from ds_accum.plan.training import Dtype
 
-__all__ = ["ConfigFacts", "facts_of", "launch_of", "layout_and_ledger", "read_config", "scheduler_notes"]
+__all__ = ["ConfigFacts", "block_of", "facts_of", "launch_of", "layout_and_ledger", "read_config", "scheduler_notes"]
 
 _DEGREES = ("tensor", "pipeline", "context", "sequence", "expert")
 _BATCH_OPTIONS = {
@@ -117,18 +116,18 @@ def layout_and_ledger(
 def facts_of(values: Mapping[str, Any], launch: Launch) -> ConfigFacts:
     """What the root keys of a config say about stage, dtypes, reduction and scheduler; what is malformed says nothing,
     since `ds-accum lint` says it better."""
-    zero, block, scheduler = (mapping_at(values, (key,)) for key in ("zero_optimization", "ds_accum", "scheduler"))
+    zero, block, scheduler = (block_of(values, key) for key in ("zero_optimization", "ds_accum", "scheduler"))
     stage = zero.get("stage", 0) if values else None
     dtype: Dtype | None = None
     for name in ("bf16", "bfloat16", "fp16"):
-        if dtype is None and mapping_at(values, (name,)).get("enabled") is True:
+        if dtype is None and block_of(values, name).get("enabled") is True:
             dtype = _sendable(name)
     if dtype is None and values:
         dtype = "fp32"
     is_split = launch.sequence_parallel_size > 1 or values.get("sequence_parallel_size", 1) != 1
     key = "seq_parallel_communication_data_type" if is_split else "communication_data_type"
     sent = values.get(key)
-    parameters = mapping_at(scheduler, ("params",))
+    parameters = block_of(scheduler, "params")
     return ConfigFacts(
         zero_stage=stage if stage in (0, 1, 2, 3) and not isinstance(stage, bool) else None,
         dtype=dtype,
@@ -169,6 +168,13 @@ def _sendable(word: object) -> Dtype | None:
 
     dtype = dtype_of(word)
     return None if dtype == "int8" else dtype
+
+
+def block_of(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object of the config; an empty one where there is none, or something else."""
+    from ds_accum.config.paths import mapping_at
+
+    return mapping_at(values, (key,))
 
 
 def _with_world(launch: Launch, values: Mapping[str, Any], options: Mapping[str, Any]) -> Launch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ds_accum.config.paths import mapping_at
+from ds_accum.cli.ledger_inputs import block_of
 from ds_accum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def training_of(
     if options.get("grad_accum_dtype") is not None:
         given["communication_dtype"] = options["grad_accum_dtype"]
     if "optimizer" not in given:
-        given |= _optimizer(mapping_at(values, ("optimizer",)))
+        given |= _optimizer(block_of(values, "optimizer"))
     given.setdefault("dtype", "bf16")
     given.setdefault("zero_stage", 0)
     if not values and given["zero_stage"] > 0:
@@ -66,7 +66,7 @@ def training_over_stages(
     values: Mapping[str, Any], launch: Launch, layout: ParallelLayout, ledger: BatchLedger, options: Mapping[str, Any]
 ) -> TrainingSetup:
     """The setup whose stage is then varied; an optimizer that is not known is taken for adamw. Raises ConfigError."""
-    name = mapping_at(values, ("optimizer",)).get("type")
+    name = block_of(values, "optimizer").get("type")
     known = not isinstance(name, str) or name.lower() in _OPTIMIZERS
     # Stage 3 refuses nothing that a lower one can.
     over = {"zero_stage": 3, "optimizer": None if known else "adamw"}
@@ -101,11 +101,11 @@ def _from_config(values: Mapping[str, Any], launch: Launch) -> dict[str, Any]:
     from ds_accum.config.support import dtype_of
 
     facts = facts_of(values, launch)
-    zero = mapping_at(values, ("zero_optimization",))
+    zero = block_of(values, "zero_optimization")
     found: dict[str, Any] = {"zero_stage": facts.zero_stage or 0, "dtype": facts.dtype}
     if facts.gradient_dtype is not None:
         found["communication_dtype"] = facts.gradient_dtype
-    accumulated = dtype_of(mapping_at(values, ("data_types",)).get("grad_accum_dtype"))
+    accumulated = dtype_of(block_of(values, "data_types").get("grad_accum_dtype"))
     if accumulated is not None and accumulated != "int8":
         found["grad_accum_dtype"] = accumulated
     for key, name in _ZERO_KEYS.items():
@@ -131,13 +131,13 @@ def _optimizer(block: Mapping[str, Any]) -> dict[str, str]:
         raise ConfigError(
             f"what the optimizer {name[:40]} keeps is not known", remedy="say what it is like with --optimizer"
         )
-    momentum = mapping_at(block, ("params",)).get("momentum")
+    momentum = block_of(block, "params").get("momentum")
     is_moving = name.lower() == "sgd" and isinstance(momentum, int | float) and momentum > 0
     return {"optimizer": "sgd_momentum" if is_moving else name.lower()}
 
 
 def _device(zero: Mapping[str, Any], key: str, old_key: str) -> str:
-    device = mapping_at(zero, (key,)).get("device", "none")
+    device = block_of(zero, key).get("device", "none")
     if isinstance(device, str) and device in ("cpu", "nvme"):
         return device
     return "cpu" if zero.get(old_key) is True else "none"
