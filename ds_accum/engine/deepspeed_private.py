@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -31,30 +32,35 @@ def kind_of(optimizer: Any) -> OptimizerKind:
 
     Raises ConfigError for a wrapper that is not known.
     """
-    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
-    from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
-    from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
-    from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
-    from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
-    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
-
     # Exactly these classes: a subclass (SuperOffload, ZenFlow) reduces or steps in ways of its own.
-    kinds: dict[type, OptimizerKind] = {
-        BF16_Optimizer: "BF16_Optimizer",
-        FP16_Optimizer: "FP16_Optimizer",
-        FP16_UnfusedOptimizer: "FP16_UnfusedOptimizer",
-        DeepSpeedZeroOptimizer: "DeepSpeedZeroOptimizer",
-        DeepSpeedZeroOptimizer_Stage3: "DeepSpeedZeroOptimizer_Stage3",
-    }
-    kind = kinds.get(type(optimizer))
+    kind = _kinds().get(type(optimizer))
     if kind is not None:
         return kind
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+
     if isinstance(optimizer, DeepSpeedOptimizer):
         raise ConfigError(
             f"ds-accum does not know how {type(optimizer).__name__} applies gradients",
             remedy="use an optimizer wrapper that is listed in the README, or deepspeed.initialize",
         )
     return "torch"
+
+
+@cache
+def _kinds() -> dict[type, OptimizerKind]:
+    from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
+    from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
+    from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+    from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+    return {
+        BF16_Optimizer: "BF16_Optimizer",
+        FP16_Optimizer: "FP16_Optimizer",
+        FP16_UnfusedOptimizer: "FP16_UnfusedOptimizer",
+        DeepSpeedZeroOptimizer: "DeepSpeedZeroOptimizer",
+        DeepSpeedZeroOptimizer_Stage3: "DeepSpeedZeroOptimizer_Stage3",
+    }
 
 
 # --- loss scale -------------------------------------------------------------------------------------------------------
@@ -293,15 +299,10 @@ def reducing_nothing(engine: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def ending_step(engine: Any) -> Iterator[None]:
-    """Around DeepSpeed's step: one that an error ends is over, also where DeepSpeed itself remembers that it began."""
-    try:
-        yield
-    except BaseException:
-        if hasattr(engine, "_running_engine_step"):
-            engine._running_engine_step = False
-        raise
+def end_step(engine: Any) -> None:
+    """After an error inside DeepSpeed's step, which is over then, also where DeepSpeed remembers that it began."""
+    if hasattr(engine, "_running_engine_step"):
+        engine._running_engine_step = False
 
 
 def backward_reaches(loss: torch.Tensor) -> bool:

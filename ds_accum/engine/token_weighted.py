@@ -11,7 +11,7 @@ and sees to it that a number is in the right place by then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -125,8 +125,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
         hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
-            with self._noting_failure():
-                super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
+            super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
+        except BaseException as error:
+            self._accumulation.failure = error
+            raise
         finally:
             hook.remove()
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
@@ -197,9 +199,13 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     def _step(self, *arguments: Any, **options: Any) -> Any:
         state = self._accumulation
         # Between micro-batches of a coalesced window: DeepSpeed's own context refuses any call of its step.
-        inside = {"inside_no_sync_ctxt": False} if state.coalescing is not None else {}
-        with private.ending_step(self), overriding(self, **inside):
-            result = super().step(*arguments, **options)
+        coalesced = state.coalescing is not None
+        try:
+            with overriding(self, inside_no_sync_ctxt=False) if coalesced else nullcontext():
+                result = super().step(*arguments, **options)
+        except BaseException:
+            private.end_step(self)
+            raise
         error, state.late_error = state.late_error, None
         if error is not None:
             raise error
@@ -370,11 +376,3 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # A norm outside the step is one of a gradient that is not complete.
         if self._accumulation.in_step or event == "norm":
             self._accumulation.events.add(event)
-
-    @contextmanager
-    def _noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._accumulation.failure = error
-            raise

@@ -42,13 +42,6 @@ class MicroBatch:
     zero_if_empty: bool
     """Whether the gradient of a mean over no token is known to be zero, as torch's cross entropy has it."""
 
-    @property
-    def is_harmless(self) -> Tensor:
-        """Whether it is a mean over no token with a zero gradient: a boolean scalar on the device, made there."""
-        if self.zero_if_empty:
-            return self.num_tokens == 0
-        return torch.zeros_like(self.num_tokens, dtype=torch.bool)
-
 
 @dataclass(slots=True)
 class AccumulationWindow:
@@ -93,20 +86,23 @@ class AccumulationWindow:
         """This rank's part of the totals: one float64 for each of RECORD_FIELDS, on the device."""
         if self.constant is None or not self.micro_batches:
             return torch.tensor(EMPTY_RECORD, dtype=torch.float64, device=self.device)
-        counts = torch.stack([micro_batch.num_tokens for micro_batch in self.micro_batches])
-        losses = torch.stack([micro_batch.loss.reshape(()) for micro_batch in self.micro_batches])
-        denominators = torch.stack([micro_batch.denominator for micro_batch in self.micro_batches])
+        number = len(self.micro_batches)
+        numbers = [micro_batch.num_tokens for micro_batch in self.micro_batches]
+        numbers += [micro_batch.loss.reshape(()) for micro_batch in self.micro_batches]
+        numbers += [micro_batch.denominator for micro_batch in self.micro_batches]
+        # All in one operation: a window has few numbers, and each operation costs the same.
+        counts, losses, denominators = torch.stack(numbers).view(3, number).unbind()
         sums, empty = losses * denominators, counts == 0
-        # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.
-        means = torch.where(counts > 0, sums / counts, losses)
+        if not self.by_token:
+            # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.
+            means = torch.where(counts > 0, sums / counts, losses)
+            sums = torch.where(counts.isnan().any(), means, sums)
         # A mean over nothing is NaN, and says nothing: what counts is whether its gradient is zero.
-        nonfinite = ~torch.isfinite(losses) & ~torch.stack(
-            [micro_batch.is_harmless for micro_batch in self.micro_batches]
-        )
+        nonfinite = ~(torch.isfinite(losses) | self._harmless(empty))
         fields = (
             counts.sum(),
-            torch.where(empty, 0.0, torch.where(counts.isnan().any(), means, sums)).sum(),
-            counts.new_full((), float(len(self.micro_batches))),
+            torch.where(empty, 0.0, sums).sum(),
+            counts.new_full((), float(number)),
             nonfinite.sum(dtype=torch.float64),
             torch.where(empty, torch.inf, counts).amin(),
             counts.amin(),
@@ -114,3 +110,12 @@ class AccumulationWindow:
             self.constant,
         )
         return torch.stack(fields)
+
+    def _harmless(self, empty: Tensor) -> Tensor:
+        """Which micro-batches are means over no token with a zero gradient, of those that count none: boolean [m]."""
+        zero_if_empty = [micro_batch.zero_if_empty for micro_batch in self.micro_batches]
+        if all(zero_if_empty):
+            return empty
+        if not any(zero_if_empty):
+            return torch.zeros_like(empty)
+        return empty & torch.tensor(zero_if_empty, device=empty.device)

@@ -3,9 +3,10 @@
     python tests/benchmarks/bench_engine.py [--repeats 100] [--stages 0,1,2,3] [--accumulation 1,4,16] [--dtypes fp32,bf16]
                                             [--others]
 
-Two ranks on the CPU. Windows of all ways take turns, so that a busy machine slows them alike; the ratio of each pair is
-taken, then the median of the ratios with its 95 % interval (from the order statistics, which assume nothing). In the
-same run, a second stock engine: its ratio to the first shows what the measurement itself can tell. With `--others` also
+Two ranks on the CPU, and one engine that is each way's by turns, so that a busy machine slows them alike and all find
+the same memory; the ratio of each pair is taken, then the median of the ratios with its 95 % interval (from the order
+statistics, which assume nothing). In the same run, stock DeepSpeed a second time: its ratio to the first shows what the
+measurement itself can tell. With `--others` also
 a pass over all gradients, as Megatron weights them, and a gather of counts in each micro-batch, as Hugging Face's
 Trainer does. CPU time is the main thread's.
 """
@@ -98,7 +99,7 @@ def main() -> None:
     for stage in map(int, options.stages.split(",")):
         jobs = [
             Job(name=way, function="engine_ranks:peak_memory", ranks=2,
-                arguments={"stage": stage, "dtype": "bf16", "accumulation": 4, "ways": [way]})
+                arguments={"stage": stage, "dtype": "bf16", "accumulation": 4, "ours": way == "ds-accum"})
             for way in WAYS[:2]
         ]  # fmt: skip
         answers = launch(jobs)

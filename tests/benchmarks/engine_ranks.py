@@ -1,4 +1,4 @@
-"""What the ranks of `bench_engine.py` do: both engines, and two other ways of weighting, in one process group."""
+"""What the ranks of `bench_engine.py` do: stock DeepSpeed, ds-accum and two other ways of weighting by turns."""
 
 from __future__ import annotations
 
@@ -86,19 +86,53 @@ def gradients(engine: Any) -> Iterator[torch.Tensor]:
         yield from (tensors if isinstance(tensors, list | tuple) else [tensors]) if tensors is not None else ()
 
 
-class Ways:
-    """The ways to train one window, each on an engine of its own."""
+class SharedEngine:
+    """One engine that is DeepSpeed's and ds-accum's by turns: with the same tensors, at the same places in memory.
 
-    def __init__(self, case: dict[str, Any], tokens: torch.Tensor, names: list[str]) -> None:
+    Two engines of one kind differ in speed by up to 2 % on a CPU, for as long as they live: more than is looked for.
+    """
+
+    def __init__(self, case: dict[str, Any]) -> None:
         import deepspeed
 
-        import ds_accum
+        from ds_accum.config.block import Counting, DSAccumBlock
+        from ds_accum.engine.attaching import attach
 
+        self.engine = engine = build(case, deepspeed.initialize)
+        holders = {id(holder): vars(holder) for holder in (engine, engine.optimizer, engine.basic_optimizer)}
+        # The hooks of torch's optimizer are in a dictionary of their own.
+        places = [*holders.values(), engine.basic_optimizer._optimizer_step_pre_hooks]
+        stock_class, before = type(engine), [dict(place) for place in places]
+        attach(engine, DSAccumBlock(counting=Counting(shift=False)), None)
+        self._classes = {False: stock_class, True: type(engine)}
+        self._attached = [
+            (place, {name: value for name, value in place.items() if old.get(name) is not value}, old)
+            for place, old in zip(places, before, strict=True)
+        ]
+        self._is_ours = True
+
+    def become(self, *, ours: bool) -> None:
+        """Puts back what attaching ds-accum changed, or does it once more; between two windows."""
+        if ours == self._is_ours:
+            return
+        self._is_ours, self.engine.__class__ = ours, self._classes[ours]
+        for place, attached, before in self._attached:
+            for name, value in attached.items():
+                if ours:
+                    place[name] = value
+                elif name in before:
+                    place[name] = before[name]
+                else:
+                    del place[name]
+
+
+class Ways:
+    """The ways to train one window, each on the same engine."""
+
+    def __init__(self, case: dict[str, Any], tokens: torch.Tensor) -> None:
         self.accumulation = case["accumulation"]
         self.set_tokens(tokens)
-        self.engines = {
-            name: build(case, ds_accum.initialize if name == "ds-accum" else deepspeed.initialize) for name in names
-        }
+        self.shared = SharedEngine(case)
 
     def set_tokens(self, tokens: torch.Tensor) -> None:
         """The micro-batch, [1, T], that every way is given again and again."""
@@ -106,8 +140,8 @@ class Ways:
         self.labels = tokens.masked_fill(torch.arange(tokens.shape[1]) >= int(COUNTED * tokens.shape[1]), -100)
 
     def window(self, name: str) -> None:
-        """One optimizer step."""
-        engine = self.engines[name]
+        """One optimizer step; `prepare(name)` comes before it."""
+        engine = self.shared.engine
         for index in range(self.accumulation):
             loss = engine(tokens=self.tokens, labels=self.labels)
             if name == "a count gathered per micro-batch":
@@ -126,23 +160,30 @@ class Ways:
                     gradient.mul_(factor)
             engine.step()
 
+    def prepare(self, name: str) -> None:
+        """Makes the engine the one that this way needs."""
+        self.shared.become(ours=name == "ds-accum")
+
 
 def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
     """Seconds and main-thread CPU seconds of each way, pair by pair, and its collectives in one window."""
     names = case["ways"]
-    ways = Ways(case, sized_tokens(case, rank), names)
+    ways = Ways(case, sized_tokens(case, rank))
     for name in names:
+        ways.prepare(name)
         ways.window(name)
         ways.window(name)
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for repeat in range(case["repeats"]):
         for name in turns(names, repeat):
+            ways.prepare(name)
             dist.barrier()
             wall, cpu = time.perf_counter(), time.thread_time()
             ways.window(name)
             samples[name].append((time.perf_counter() - wall, time.thread_time() - cpu))
     counted = {}
     for name in names:
+        ways.prepare(name)
         with counting_collectives() as collectives:
             ways.window(name)
         counted[name] = dict(collectives)
@@ -150,10 +191,7 @@ def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
 
 
 def turns(names: list[str], repeat: int) -> list[str]:
-    """The order of a repeat: each of three ways or more is first, second, ... equally often, and none follows itself.
-
-    One that did would find its parameters in the caches, which is worth more than what is measured here.
-    """
+    """The order of a repeat: each of three ways or more is first, second, ... equally often, and none follows itself."""
     start = repeat % len(names)
     return names[start:] + names[:start]
 
@@ -164,7 +202,8 @@ def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
     A window takes a fixed time, its update above all, and one that grows with T.
     """
     generator = torch.Generator().manual_seed(rank)
-    ways = Ways(case, torch.zeros(1, LEAST_TOKENS, dtype=torch.long), ["stock"])
+    ways = Ways(case, torch.zeros(1, LEAST_TOKENS, dtype=torch.long))
+    ways.prepare("stock")
     shortest = _seconds_of_a_window(ways, LEAST_TOKENS)
     length = LEAST_TOKENS
     if shortest < case["seconds"]:
@@ -215,8 +254,14 @@ def counting_collectives() -> Iterator[Counter[str]]:
 
 def peak_memory(case: dict[str, Any], rank: int, folder: Path) -> int:
     """Bytes that the process grew by from before the engine to its highest point, in a process of its own."""
+    import deepspeed
+
+    import ds_accum
+
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ways = Ways(case, torch.zeros(1, 256, dtype=torch.long), case["ways"])
-    for _ in range(6):
-        ways.window(case["ways"][0])
+    engine = build(case, ds_accum.initialize if case["ours"] else deepspeed.initialize)
+    tokens = torch.zeros(1, 256, dtype=torch.long)
+    for _ in range(6 * case["accumulation"]):
+        engine.backward(engine(tokens=tokens, labels=tokens))
+        engine.step()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024

@@ -98,6 +98,16 @@ def test_a_mean_over_nothing_is_not_finite_unless_its_gradient_is_known_to_be_ze
     assert _record(window)["nonfinite"] == 1
 
 
+def test_each_mean_over_nothing_is_judged_by_its_own_gradient() -> None:
+    window = _window()
+    window.add(_micro_batch(0, NAN, zero_if_empty=True))
+    window.add(_micro_batch(3, 2.0, zero_if_empty=False))
+    window.add(_micro_batch(0, NAN, zero_if_empty=False))
+    window.add(_micro_batch(2, NAN, zero_if_empty=True))
+    record = _record(window)
+    assert (record["nonfinite"], record["num_tokens"], record["micro_batches"]) == (2, 5, 4)
+
+
 @pytest.mark.parametrize("loss", [NAN, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_is_counted(loss: float) -> None:
     window = _window()

@@ -58,11 +58,7 @@ def check_gradients(engine: TokenWeightedEngine, when: str) -> None:
         return
     before, after = state.fingerprint, fingerprint(engine)
     state.fingerprint = None
-    if after is None:
-        return
-    changed = next((index for index, (a, b) in enumerate(zip(before[0], after[0], strict=True)) if a != b), None)
-    if changed is None and before[1] is not None and after[1] is not None and not torch.equal(before[1], after[1]):
-        changed = int((before[1] != after[1]).nonzero()[0])
+    changed = _first_changed(before, after) if after is not None else None
     if changed is None:
         return
     name = state.parameter_names[changed]
@@ -74,6 +70,16 @@ def check_gradients(engine: TokenWeightedEngine, when: str) -> None:
             remedy="change gradients in no place, or the loss before its backward",
         ),
     )
+
+
+def _first_changed(before: Fingerprint, after: Fingerprint) -> int | None:
+    """The place of the first gradient that is not what it was."""
+    (marks, elements), (new_marks, new_elements) = before, after
+    if marks != new_marks:
+        return next(place for place, (old, new) in enumerate(zip(marks, new_marks, strict=True)) if old != new)
+    if elements is not None and new_elements is not None and not torch.equal(elements, new_elements):
+        return int((elements != new_elements).nonzero()[0])
+    return None
 
 
 def _elements(gradients: list[Tensor | None]) -> Tensor:

@@ -19,10 +19,8 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ds_accum.config.block import DSAccumBlock
 
@@ -46,8 +44,7 @@ _STORE_IS_GONE = "  rank 0 does not answer: the job's store is gone, which it ke
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Where a rank is: the call it is in, or None outside the engine, and since when (monotonic seconds)."""
 
     step: int
@@ -86,20 +83,23 @@ class Watchdog:
             with suppress(RuntimeError):
                 self._store.set(f"{self._key}/{self._rank}", "left|0|0|0|0")
 
-    @contextmanager
-    def inside(self, call: str, *, step: int, micro_batch: int, limited: bool = True) -> Iterator[None]:
+    def inside(self, call: str, *, step: int, micro_batch: int, limited: bool = True) -> AbstractContextManager[object]:
         """Around a call of the engine, that may take `timeout_s` if limited. Nested calls count as the outermost."""
         if self.progress.call is not None and not self.progress.unbounded:
-            yield
-            return
+            return nullcontext()
         self.progress = Progress(step, micro_batch, call, time.monotonic(), limited)
+        return self
+
+    def __enter__(self) -> Watchdog:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Ends what `inside` began."""
         try:
-            yield
-        except RuntimeError as error:
-            self._explain(error)
-            raise
+            if isinstance(error, RuntimeError):
+                self._explain(error)
         finally:
-            self.progress = Progress(step, micro_batch, None, time.monotonic())
+            self._leave()
 
     def begin(self, call: str, *, step: int, micro_batch: int) -> None:
         """Begins a call that the engine does not make itself, which `inside` or `end` ends."""
@@ -109,7 +109,10 @@ class Watchdog:
     def end(self) -> None:
         """Ends what `begin` began."""
         if self.progress.unbounded:
-            self.progress = Progress(self.progress.step, self.progress.micro_batch, None, time.monotonic())
+            self._leave()
+
+    def _leave(self) -> None:
+        self.progress = Progress(self.progress.step, self.progress.micro_batch, None, time.monotonic())
 
     def _watch(self) -> None:
         beat = min(_BEAT_S, self._timeout_s / 4)
@@ -256,7 +259,7 @@ def _limit_s(settings: DSAccumBlock) -> float:
     return min(settings.timeout_s, 0.9 * float(default_pg_timeout.total_seconds()))
 
 
-def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> AbstractContextManager[None]:
+def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> AbstractContextManager[object]:
     """A call of the engine in which this rank may wait for others, for no longer than `timeout_s` if limited."""
     state = engine._accumulation
     if state.watchdog is None:

@@ -32,11 +32,14 @@ def note_size(engine: TokenWeightedEngine) -> None:
 
 def check_size(engine: TokenWeightedEngine) -> None:
     """Before each further forward of a window and its step at the boundary, and before they communicate."""
-    state, sizes = engine._accumulation, _sizes(engine)
-    if not state.window.is_open or sizes == state.opened_for:
+    state = engine._accumulation
+    if not state.window.is_open:
         return
-    name = next(name for name, size in sizes.items() if size != state.opened_for[name])
+    sizes = _sizes(engine)
+    if sizes == state.opened_for:
+        return
     before, state.opened_for = state.opened_for, sizes
+    name = next(name for name, size in sizes.items() if size != before[name])
     _report(engine, f"{name} went from {before[name]} to {sizes[name]} {where_in_window(engine)}")
 
 
