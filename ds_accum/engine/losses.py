@@ -71,12 +71,14 @@ def is_scalar_loss(value: Any) -> bool:
 
 def loss_in(output: Any) -> Tensor | None:
     """The loss in a model's output: the output itself, its `loss`, or its first element; None where there is none."""
-    candidate: Any = output
-    if isinstance(output, Mapping):
+    candidate: Any
+    if isinstance(output, Tensor):
+        candidate = output
+    elif isinstance(output, Mapping):
         candidate = output.get("loss")
     elif isinstance(output, tuple | list):
         candidate = output[0] if output else None
-    elif not isinstance(output, Tensor):
+    else:
         candidate = getattr(output, "loss", None)
     return candidate if is_scalar_loss(candidate) else None
 

@@ -260,8 +260,8 @@ def peak_memory(case: dict[str, Any], rank: int, folder: Path) -> int:
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     engine = build(case, ds_accum.initialize if case["ours"] else deepspeed.initialize)
-    tokens = torch.zeros(1, 256, dtype=torch.long)
-    for _ in range(6 * case["accumulation"]):
+    tokens = torch.zeros(1, 32, dtype=torch.long)
+    for _ in range(3 * case["accumulation"]):
         engine.backward(engine(tokens=tokens, labels=tokens))
         engine.step()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
