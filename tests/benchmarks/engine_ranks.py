@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from torch import nn
 WIDTH, BLOCKS, VOCABULARY = 256, 4, 2000
 LEAST_TOKENS = 8
 """Of a micro-batch: few enough for a CPU without bf16 instructions, where sixteen micro-batches of more take seconds."""
+
+OWN_WINDOWS = 9
+"""In which the time of ds-accum's own code is taken, after all else is measured."""
 
 COUNTED = 0.6
 """Share of a sequence that counts."""
@@ -187,7 +192,13 @@ def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
         with counting_collectives() as collectives:
             ways.window(name)
         counted[name] = dict(collectives)
-    return {"samples": samples, "collectives": counted, "sequence": ways.tokens.shape[1]}
+    ways.prepare("ds-accum")
+    own = []
+    for _ in range(OWN_WINDOWS):
+        with own_time() as timer:
+            ways.window("ds-accum")
+        own.append(timer.seconds)
+    return {"samples": samples, "collectives": counted, "own": own, "sequence": ways.tokens.shape[1]}
 
 
 def turns(names: list[str], repeat: int) -> list[str]:
@@ -250,6 +261,71 @@ def counting_collectives() -> Iterator[Counter[str]]:
     finally:
         for name, original in originals.items():
             setattr(dist, name, original)
+
+
+class OwnTime:
+    """CPU time of the main thread in ds-accum's own code: from where it is entered to where it calls DeepSpeed's."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._since = 0.0
+        self._are_ours: list[bool] = []
+        """Of the calls under way, which are ds-accum's."""
+
+    def timing(self, function: Callable[..., Any], *, ours: bool) -> Callable[..., Any]:
+        """The function, whose time counts or does not."""
+
+        @wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            self._turn()
+            self._are_ours.append(ours)
+            try:
+                return function(*arguments, **options)
+            finally:
+                self._turn()
+                self._are_ours.pop()
+
+        return timed
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        if self._are_ours and self._are_ours[-1]:
+            self.seconds += now - self._since
+        self._since = now
+
+
+@contextmanager
+def own_time() -> Iterator[OwnTime]:
+    """Takes the time of what the engine overrides and of its hooks, without that of what they override.
+
+    No difference of two long times is taken, so a noisy machine matters little; what the code costs by pushing others
+    out of the caches is not in it.
+    """
+    from deepspeed.runtime import utils
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    from ds_accum.engine import token_weighted
+
+    timer, ours = OwnTime(), token_weighted.TokenWeightedEngine
+    register = token_weighted.on_gradient
+    replaced: list[tuple[Any, str, Any]] = [
+        (token_weighted, "on_gradient", lambda loss, hook: register(loss, timer.timing(hook, ours=True))),
+        (utils, "clip_grad_norm_", timer.timing(utils.clip_grad_norm_, ours=False)),
+    ]
+    for name, function in vars(ours).items():
+        stock = getattr(DeepSpeedEngine, name, None)
+        if isfunction(function) and not isgeneratorfunction(unwrap(function)):
+            replaced.append((ours, name, timer.timing(function, ours=True)))
+            if isfunction(stock):
+                replaced.append((DeepSpeedEngine, name, timer.timing(stock, ours=False)))
+    originals = [(place, name, getattr(place, name)) for place, name, _ in replaced]
+    for place, name, function in replaced:
+        setattr(place, name, function)
+    try:
+        yield timer
+    finally:
+        for place, name, function in originals:
+            setattr(place, name, function)
 
 
 def peak_memory(case: dict[str, Any], rank: int, folder: Path) -> int:
