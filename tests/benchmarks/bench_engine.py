@@ -124,7 +124,9 @@ def measure_memory(stages: list[int], processes: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=100, help="windows of each way; 0 measures no time")
-    parser.add_argument("--seconds", type=float, default=0.5, help="how long a stock window takes at least")
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="how long a stock window takes at least; 0.1 a micro-batch"
+    )
     for name, default in (("stages", "0,1,2,3"), ("accumulation", "1,4,16"), ("dtypes", "fp32,bf16")):
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--others", action="store_true", help="beside it, the ways of Megatron and of Hugging Face")

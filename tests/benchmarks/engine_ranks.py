@@ -239,6 +239,8 @@ def _seconds_of_a_window(ways: Ways, length: int) -> float:
 @contextmanager
 def counting_collectives() -> Iterator[Counter[str]]:
     """Calls and bytes of each collective, as "name" and "name bytes"."""
+    from ds_accum.engine.overriding import overriding
+
     counted: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in COLLECTIVES if hasattr(dist, name)}
 
@@ -254,13 +256,8 @@ def counting_collectives() -> Iterator[Counter[str]]:
 
         return call
 
-    for name, original in originals.items():
-        setattr(dist, name, counting(name, original))
-    try:
+    with overriding(dist, **{name: counting(name, original) for name, original in originals.items()}):
         yield counted
-    finally:
-        for name, original in originals.items():
-            setattr(dist, name, original)
 
 
 class OwnTime:
@@ -305,27 +302,25 @@ def own_time() -> Iterator[OwnTime]:
     from deepspeed.runtime.engine import DeepSpeedEngine
 
     from ds_accum.engine import token_weighted
+    from ds_accum.engine.overriding import overriding
 
-    timer, ours = OwnTime(), token_weighted.TokenWeightedEngine
-    register = token_weighted.on_gradient
-    replaced: list[tuple[Any, str, Any]] = [
-        (token_weighted, "on_gradient", lambda loss, hook: register(loss, timer.timing(hook, ours=True))),
-        (utils, "clip_grad_norm_", timer.timing(utils.clip_grad_norm_, ours=False)),
-    ]
-    for name, function in vars(ours).items():
-        stock = getattr(DeepSpeedEngine, name, None)
-        if isfunction(function) and not isgeneratorfunction(unwrap(function)):
-            replaced.append((ours, name, timer.timing(function, ours=True)))
-            if isfunction(stock):
-                replaced.append((DeepSpeedEngine, name, timer.timing(stock, ours=False)))
-    originals = [(place, name, getattr(place, name)) for place, name, _ in replaced]
-    for place, name, function in replaced:
-        setattr(place, name, function)
-    try:
+    timer, register = OwnTime(), token_weighted.on_gradient
+    methods = {
+        name: method
+        for name, method in vars(token_weighted.TokenWeightedEngine).items()
+        if isfunction(method) and not isgeneratorfunction(unwrap(method))
+    }
+    overridden = {name: method for name, method in vars(DeepSpeedEngine).items() if name in methods}
+    with (
+        overriding(token_weighted, on_gradient=lambda loss, hook: register(loss, timer.timing(hook, ours=True))),
+        overriding(utils, clip_grad_norm_=timer.timing(utils.clip_grad_norm_, ours=False)),
+        overriding(
+            token_weighted.TokenWeightedEngine,
+            **{name: timer.timing(method, ours=True) for name, method in methods.items()},
+        ),
+        overriding(DeepSpeedEngine, **{name: timer.timing(method, ours=False) for name, method in overridden.items()}),
+    ):
         yield timer
-    finally:
-        for place, name, function in originals:
-            setattr(place, name, function)
 
 
 def peak_memory(case: dict[str, Any], rank: int, folder: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import distributed
+from deepspeed import comm
 
 from ds_accum.engine.guards.reporting import report_misuse, where_in_window
 from ds_accum.errors import MisuseError
@@ -45,7 +45,7 @@ def check_size(engine: TokenWeightedEngine) -> None:
 
 def _sizes(engine: TokenWeightedEngine) -> dict[str, int]:
     return {
-        "the world size": distributed.get_world_size(),
+        "the world size": comm.get_world_size(),
         "gradient_accumulation_steps": engine.gradient_accumulation_steps(),
         "train_micro_batch_size_per_gpu": engine.train_micro_batch_size_per_gpu(),
     }
