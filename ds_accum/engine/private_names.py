@@ -122,7 +122,9 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
     PrivateName(_ENGINE, "forward", "counts tokens"),
     PrivateName(_ENGINE, "backward", "propagates the seed"),
     PrivateName(_ENGINE, "backward(retain_graph)", "passed on"),
-    PrivateName(_ENGINE, "backward(scale_wrt_gas)", "the division by the accumulation steps is left out"),
+    PrivateName(
+        _ENGINE, "backward(scale_wrt_gas)", "passed on; the seed is the gradient whether or not the loss is divided"
+    ),
     PrivateName(_ENGINE, "scale", "the same, for loss.backward()"),
     PrivateName(_ENGINE, "step", "watched; taken between micro-batches of a coalesced window"),
     PrivateName(_ENGINE, "no_sync", "refused where it does not work"),

@@ -87,7 +87,7 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
-    opened_for: dict[str, int] = field(default_factory=dict)
+    opened_for: tuple[int, ...] = ()
     """What the batch was made of when the window was opened."""
 
     reduced: bool = False

@@ -104,7 +104,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         `loss` is a scalar, the mean over the micro-batch's counted tokens or, with `"loss_reduction": "sum"`, the sum.
         `num_tokens` is how many they are, a number or a tensor with one element; without it they are counted from the
         batch of the one forward since the last backward. Returns what DeepSpeed returns: the loss, divided by the
-        accumulation steps unless `scale_wrt_gas` is false.
+        accumulation steps unless `scale_wrt_gas` is false; one in half precision comes back in float32.
 
         Raises CountError, before anything is accumulated, where the number of tokens is not known.
         """
@@ -116,7 +116,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
     ) -> Tensor:
         if not is_scalar_loss(loss):
             stock: Tensor = super().backward(loss, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
-            return stock
+            return stock  # it refuses the loss
         self._check_before_backward()
         seed = take_in(self, loss, num_tokens, divided_already=not scale_wrt_gas)
         full = in_float32(loss, self._accumulation.half)
@@ -125,13 +125,13 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
         hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
-            super().backward(full, retain_graph=retain_graph, scale_wrt_gas=False)
+            returned: Tensor = super().backward(full, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
         except BaseException as error:
             self._accumulation.failure = error
             raise
         finally:
             hook.remove()
-        return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
+        return returned
 
     def scale(self, loss: Tensor, num_tokens: int | Tensor | None = None) -> Tensor:
         """The loss times its token weight and loss scale: `engine.scale(loss, num_tokens=n).backward()`.

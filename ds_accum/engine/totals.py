@@ -25,22 +25,22 @@ __all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "RankTotals", "WindowTo
 RECORD_FIELDS = (
     "num_tokens",
     "loss_sum",
-    "micro_batches",
     "nonfinite",
-    "smallest_filled",
-    "smallest",
-    "largest",
+    "micro_batches",
     "constant",
+    "largest",
+    "smallest",
+    "smallest_filled",
 )
-"""What each rank contributes, as float64: 64 bytes."""
+"""What each rank contributes, as float64: 64 bytes. The first four add up; of the last five, extremes count."""
 
-EMPTY_RECORD = (0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0, 0.0)
-"""What a rank without a micro-batch contributes: it changes no sum, no minimum and no maximum."""
+EMPTY_RECORD = (0.0, 0.0, 0.0, 0.0, math.nan, math.nan, math.nan, math.nan)
+"""What a rank without a micro-batch contributes: it changes no sum, and what is no number is no extreme."""
 
 _MOST_RANKS_GATHERED = 1024
 
-_SUMS = 4
-"""How many of a record's fields add up: the first."""
+_SUMS, _EXTREMES, _HIGHEST = slice(0, 4), slice(3, 8), slice(3, 6)
+"""Of a record's fields, those that are added up, and those of which the smallest and the largest count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class WindowTotals:
     """Most counted tokens of a micro-batch; minus infinity where none is known, and in a window without one."""
 
     constant: float
-    """D, as the rank with the largest has it."""
+    """D, as the rank with the largest has it; 0 in a window without a micro-batch."""
 
     smallest_constant: float
-    """D, as the rank with the smallest has it, of those with a micro-batch; the same unless ranks have parted."""
+    """D, as the rank with the smallest has it; the same unless ranks have parted."""
 
     fewest_micro_batches: int
     """Of the rank with the fewest."""
@@ -90,37 +90,47 @@ class WindowTotals:
     """Each rank's own part; None above 1,024 ranks."""
 
     @classmethod
-    def of(cls, records: Tensor | Sequence[Sequence[float]]) -> WindowTotals:
-        """Adds up one record a rank, the rows of a matrix."""
-        table = torch.as_tensor(records, dtype=torch.float64, device="cpu")
-        ranks = (
-            RankTotals(num_tokens=_whole(record[0]), micro_batches=round(record[2]), constant=record[7])
-            for record in table.tolist()
+    def of(cls, records: Sequence[Sequence[float]]) -> WindowTotals:
+        """Adds up one record a rank."""
+        columns = list(zip(*records, strict=True))
+        known = [[number for number in column if not math.isnan(number)] for column in columns]
+        return cls.of_reduced(
+            [sum(column) for column in columns[_SUMS]],
+            [max(column, default=-math.inf) for column in known[_HIGHEST]],
+            [min(column, default=math.inf) for column in known[_EXTREMES]],
+            per_rank=tuple(
+                RankTotals(num_tokens=_whole(record[0]), micro_batches=round(record[3])) for record in records
+            ),
         )
-        sums, extremes = table[:, :_SUMS].sum(dim=0), extremes_of(table).amax(dim=0)
-        return cls.of_reduced(sums.tolist(), extremes.tolist(), per_rank=tuple(ranks))
 
     @classmethod
     def of_reduced(
-        cls, sums: Sequence[float], extremes: Sequence[float], *, per_rank: tuple[RankTotals, ...] | None = None
+        cls,
+        sums: Sequence[float],
+        highest: Sequence[float],
+        lowest: Sequence[float],
+        *,
+        per_rank: tuple[RankTotals, ...] | None = None,
     ) -> WindowTotals:
-        """From what the ranks' records add up to, and the largest of each of their `extremes_of`."""
-        tokens, loss_sum, micro_batches, nonfinite = sums
+        """From what the ranks' records add up to, and the largest and the smallest of their further fields."""
+        tokens, loss_sum, nonfinite, micro_batches = sums
+        most, constant, largest = highest
+        fewest, smallest_constant, _, smallest, smallest_filled = lowest
         return cls(
             tokens=tokens,
             num_tokens=_whole(tokens),
             loss_sum=loss_sum,
             micro_batches=round(micro_batches),
             nonfinite=round(nonfinite),
-            smallest_filled=-extremes[0],
-            smallest=-extremes[1],
-            largest=extremes[2],
-            constant=extremes[3],
-            smallest_constant=-extremes[4],
-            most_micro_batches=round(extremes[5]),
-            fewest_micro_batches=-round(extremes[6]),
+            smallest_filled=smallest_filled,
+            smallest=smallest,
+            largest=largest,
+            constant=constant if most else 0.0,
+            smallest_constant=smallest_constant if most else 0.0,
+            most_micro_batches=round(most),
+            fewest_micro_batches=round(fewest),
             # A count that is known is no infinity.
-            counts_are_mixed=bool(extremes[7]) and extremes[2] >= 0,
+            counts_are_mixed=math.isnan(tokens) and largest >= 0,
             per_rank=per_rank,
         )
 
@@ -146,7 +156,6 @@ class RankTotals:
 
     num_tokens: int | None
     micro_batches: int
-    constant: float
 
 
 class Gathering:
@@ -160,7 +169,7 @@ class Gathering:
             self._gathered, work = gather(record, group)
             self._work = [work]
         else:
-            self._sums, self._extremes = record[:_SUMS].clone(), extremes_of(record)
+            self._sums, self._extremes = record[_SUMS].clone(), extremes_of(record)
             self._work = [
                 comm.all_reduce(self._sums, group=group, async_op=True),
                 comm.all_reduce(self._extremes, op=comm.ReduceOp.MAX, group=group, async_op=True),
@@ -171,30 +180,16 @@ class Gathering:
         for work in self._work:
             work.wait()
         if self._gathered is not None:
-            return WindowTotals.of(self._gathered)
+            return WindowTotals.of(self._gathered.tolist())
         both = torch.cat((self._sums, self._extremes)).tolist()
-        return WindowTotals.of_reduced(both[:_SUMS], both[_SUMS:])
+        sums, highest, lowest = both[:4], both[4:7], both[7:]
+        return WindowTotals.of_reduced(sums, highest, [-number for number in lowest])
 
 
-def extremes_of(records: Tensor) -> Tensor:
-    """What the maximum over all ranks is taken of, for records [..., 8]: [..., 8] on their device.
-
-    Smallest values have the other sign. A rank without a micro-batch has a say in the number of micro-batches alone,
-    and counts that are not known are no extremes.
-    """
-    tokens, _, micro_batches, _, smallest_filled, smallest, largest, constant = records.unbind(-1)
-    has_any, is_unknown = micro_batches > 0, tokens.isnan()
-    values = (
-        -smallest_filled,
-        -smallest,
-        torch.where(has_any, largest, -torch.inf),
-        constant,
-        torch.where(has_any, -constant, -torch.inf),
-        micro_batches,
-        -micro_batches,
-        is_unknown.to(records.dtype),
-    )
-    return torch.stack(values, dim=-1).nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+def extremes_of(record: Tensor) -> Tensor:
+    """What the maximum over all ranks is taken of, [8]: where the highest counts, and the negatives of all extremes."""
+    extremes = torch.cat((record[_HIGHEST], -record[_EXTREMES]))
+    return extremes.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 def gather(vector: Tensor, group: Any) -> tuple[Tensor, Any]:

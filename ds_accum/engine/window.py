@@ -92,30 +92,30 @@ class AccumulationWindow:
         numbers += [micro_batch.denominator for micro_batch in self.micro_batches]
         # All in one operation: a window has few numbers, and each operation costs the same.
         counts, losses, denominators = torch.stack(numbers).view(3, number).unbind()
-        sums, empty = losses * denominators, counts == 0
+        sums, filled = losses * denominators, counts != 0
         if not self.by_token:
             # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.
             means = torch.where(counts > 0, sums / counts, losses)
             sums = torch.where(counts.isnan().any(), means, sums)
-        # A mean over nothing is NaN, and says nothing: what counts is whether its gradient is zero.
-        nonfinite = ~(torch.isfinite(losses) | self._harmless(empty))
+        smallest, largest = counts.aminmax()
         fields = (
             counts.sum(),
-            torch.where(empty, 0.0, sums).sum(),
+            torch.where(filled, sums, 0.0).sum(),
+            self._nonfinite(losses, filled).sum(dtype=torch.float64),
             counts.new_full((), float(number)),
-            nonfinite.sum(dtype=torch.float64),
-            torch.where(empty, torch.inf, counts).amin(),
-            counts.amin(),
-            counts.amax(),
             self.constant,
+            largest,
+            smallest,
+            torch.where(filled, counts, torch.inf).amin(),
         )
         return torch.stack(fields)
 
-    def _harmless(self, empty: Tensor) -> Tensor:
-        """Which micro-batches are means over no token with a zero gradient, of those that count none: boolean [m]."""
+    def _nonfinite(self, losses: Tensor, filled: Tensor) -> Tensor:
+        """Which losses are infinite or no number, [m]; a mean over no token may be, where its gradient is zero."""
+        nonfinite = losses - losses != 0
         zero_if_empty = [micro_batch.zero_if_empty for micro_batch in self.micro_batches]
         if all(zero_if_empty):
-            return empty
+            return nonfinite & filled
         if not any(zero_if_empty):
-            return torch.zeros_like(empty)
-        return empty & torch.tensor(zero_if_empty, device=empty.device)
+            return nonfinite
+        return nonfinite & (filled | ~torch.tensor(zero_if_empty, device=filled.device))

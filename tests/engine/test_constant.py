@@ -45,7 +45,7 @@ def test_ranks_agree_on_a_constant_from_their_first_counts(name: str, answers: d
 def _totals(*counts: float) -> WindowTotals:
     total = float(sum(counts))
     filled = min((count for count in counts if count), default=math.inf)
-    return WindowTotals.of([(total, 1.0, len(counts), 0.0, filled, min(counts), max(counts), 1.0)])
+    return WindowTotals.of([(total, 1.0, 0.0, len(counts), 1.0, max(counts), min(counts), filled)])
 
 
 def test_after_a_window_of_equal_counts_the_constant_is_exact() -> None:

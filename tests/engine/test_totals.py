@@ -15,9 +15,9 @@ import torch
 
 from ds_accum.engine.totals import EMPTY_RECORD, RECORD_FIELDS, RankTotals, WindowTotals, extremes_of
 
-#          tokens, loss, micro-batches, nonfinite, smallest filled, smallest, largest, constant
-UNEVEN = ((10.0, 5.0, 2.0, 0.0, 3.0, 3.0, 7.0, 16.0), (4.0, 3.0, 2.0, 1.0, 4.0, 0.0, 4.0, 16.0))
-EVEN = ((8.0, 5.0, 2.0, 0.0, 4.0, 4.0, 4.0, 16.0), (8.0, 3.0, 2.0, 0.0, 4.0, 4.0, 4.0, 16.0))
+#          tokens, loss, nonfinite, micro-batches, constant, largest, smallest, smallest filled
+UNEVEN = ((10.0, 5.0, 0.0, 2.0, 16.0, 7.0, 3.0, 3.0), (4.0, 3.0, 1.0, 2.0, 16.0, 4.0, 0.0, 4.0))
+EVEN = ((8.0, 5.0, 0.0, 2.0, 16.0, 4.0, 4.0, 4.0), (8.0, 3.0, 0.0, 2.0, 16.0, 4.0, 4.0, 4.0))
 ONE_EMPTY = (UNEVEN[0], EMPTY_RECORD)
 ALL_EMPTY = (EMPTY_RECORD, EMPTY_RECORD)
 _RECORDS = {"uneven": UNEVEN, "even": EVEN, "one empty": ONE_EMPTY, "all empty": ALL_EMPTY}
@@ -87,8 +87,8 @@ def test_a_rank_contributes_64_bytes() -> None:
 def test_each_rank_is_known_by_its_own_part() -> None:
     totals = WindowTotals.of(UNEVEN)
     assert totals.per_rank == (
-        RankTotals(num_tokens=10, micro_batches=2, constant=16.0),
-        RankTotals(num_tokens=4, micro_batches=2, constant=16.0),
+        RankTotals(num_tokens=10, micro_batches=2),
+        RankTotals(num_tokens=4, micro_batches=2),
     )
     assert (totals.num_tokens, totals.micro_batches, totals.loss_sum, totals.nonfinite) == (14, 4, 8.0, 1)
 
@@ -97,7 +97,7 @@ def test_equal_counts_are_told_from_others() -> None:
     assert WindowTotals.of(EVEN).is_even
     assert not WindowTotals.of(UNEVEN).is_even
     # An empty micro-batch among equal ones counts another number of tokens.
-    assert not WindowTotals.of((EVEN[0], (4.0, 1.0, 2.0, 0.0, 4.0, 0.0, 4.0, 16.0))).is_even
+    assert not WindowTotals.of((EVEN[0], (4.0, 1.0, 0.0, 2.0, 16.0, 4.0, 0.0, 4.0))).is_even
 
 
 def test_the_skew_is_the_weight_of_the_smallest_micro_batch_in_a_mean_of_means() -> None:
@@ -110,7 +110,8 @@ def test_the_skew_is_the_weight_of_the_smallest_micro_batch_in_a_mean_of_means()
 def _both_ways(*records: Sequence[float]) -> tuple[WindowTotals, WindowTotals]:
     """The totals of records that are gathered, and of the same that are reduced, without a process."""
     table = torch.tensor(records, dtype=torch.float64)
-    reduced = WindowTotals.of_reduced(table[:, :4].sum(dim=0).tolist(), extremes_of(table).amax(dim=0).tolist())
+    extremes = torch.stack([extremes_of(record) for record in table]).amax(dim=0)
+    reduced = WindowTotals.of_reduced(table[:, :4].sum(dim=0).tolist(), extremes[:3].tolist(), (-extremes[3:]).tolist())
     return WindowTotals.of(records), reduced
 
 
@@ -136,6 +137,12 @@ def test_a_rank_without_a_micro_batch_has_no_constant_but_a_number() -> None:
         assert totals.is_even and not totals.counts_are_mixed
 
 
+def test_a_window_without_a_micro_batch_has_no_extremes() -> None:
+    for totals in _both_ways(*ALL_EMPTY):
+        assert (totals.num_tokens, totals.micro_batches, totals.constant, totals.smallest_constant) == (0, 0, 0.0, 0.0)
+        assert (totals.smallest, totals.smallest_filled, totals.largest) == (math.inf, math.inf, -math.inf)
+
+
 def test_counts_that_only_some_ranks_know_are_told_from_those_that_nobody_or_everybody_knows() -> None:
     unknown = _changed(EVEN[0], num_tokens=math.nan, smallest_filled=math.nan, smallest=math.nan, largest=math.nan)
     for records, mixed in (
@@ -157,6 +164,6 @@ def test_what_is_reduced_takes_at_most_64_bytes_at_a_time() -> None:
 
 
 def test_an_unknown_count_makes_the_total_unknown() -> None:
-    unknown = (math.nan, 2.0, 2.0, 0.0, math.nan, math.nan, math.nan, 4.0)
+    unknown = (math.nan, 2.0, 0.0, 2.0, 4.0, math.nan, math.nan, math.nan)
     totals = WindowTotals.of((unknown, unknown))
     assert totals.num_tokens is None and totals.weighting_skew is None and totals.loss_sum == 4.0

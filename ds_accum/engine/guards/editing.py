@@ -34,9 +34,12 @@ def fingerprint(engine: TokenWeightedEngine) -> Fingerprint | None:
     state = engine._accumulation
     if state.keeps_no_gradients and not _holds_back(engine):
         return None
-    gradients = [parameter.grad for parameter in state.parameters]
-    marks = [None if gradient is None else (id(gradient), gradient._version) for gradient in gradients]
-    return marks, _elements(gradients) if state.settings.check == "thorough" else None
+    marks = [
+        None if (gradient := parameter.grad) is None else (id(gradient), gradient._version)
+        for parameter in state.parameters
+    ]
+    thorough = state.settings.check == "thorough"
+    return marks, _elements([parameter.grad for parameter in state.parameters]) if thorough else None
 
 
 def _holds_back(engine: TokenWeightedEngine) -> bool:

@@ -38,17 +38,18 @@ def check_size(engine: TokenWeightedEngine) -> None:
     sizes = _sizes(engine)
     if sizes == state.opened_for:
         return
-    before, state.opened_for = state.opened_for, sizes
-    name = next(name for name, size in sizes.items() if size != before[name])
-    _report(engine, f"{name} went from {before[name]} to {sizes[name]} {where_in_window(engine)}")
+    opened_for, state.opened_for = state.opened_for, sizes
+    name, before, after = next(
+        (name, before, after) for name, before, after in zip(_SIZES, opened_for, sizes, strict=True) if before != after
+    )
+    _report(engine, f"{name} went from {before} to {after} {where_in_window(engine)}")
 
 
-def _sizes(engine: TokenWeightedEngine) -> dict[str, int]:
-    return {
-        "the world size": comm.get_world_size(),
-        "gradient_accumulation_steps": engine.gradient_accumulation_steps(),
-        "train_micro_batch_size_per_gpu": engine.train_micro_batch_size_per_gpu(),
-    }
+_SIZES = ("the world size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu")
+
+
+def _sizes(engine: TokenWeightedEngine) -> tuple[int, ...]:
+    return comm.get_world_size(), engine.gradient_accumulation_steps(), engine.train_micro_batch_size_per_gpu()
 
 
 def _report(engine: TokenWeightedEngine, fact: str) -> None:
