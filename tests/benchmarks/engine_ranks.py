@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import time
 from collections import Counter
@@ -208,19 +209,14 @@ def turns(names: list[str], repeat: int) -> list[str]:
 
 
 def sized_tokens(case: dict[str, Any], rank: int) -> torch.Tensor:
-    """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same T on all ranks.
-
-    A window takes a fixed time, its update above all, and one that grows with T.
-    """
+    """tokens [1, T], with T such that a stock window takes `case["seconds"]` or more; the same T on all ranks."""
     generator = torch.Generator().manual_seed(rank)
     ways = Ways(case, torch.zeros(1, LEAST_TOKENS, dtype=torch.long))
     ways.prepare("stock")
-    shortest = _seconds_of_a_window(ways, LEAST_TOKENS)
     length = LEAST_TOKENS
-    if shortest < case["seconds"]:
-        longer = _seconds_of_a_window(ways, 8 * LEAST_TOKENS)
-        seconds_per_token = max((longer - shortest) / (7 * LEAST_TOKENS), 1e-6)
-        length += int((1.1 * case["seconds"] - shortest) / seconds_per_token)
+    while (seconds := _seconds_of_a_window(ways, length)) < case["seconds"]:
+        # A part of the time, the update's above all, does not grow with T: this comes near from below.
+        length = math.ceil(length * 1.1 * case["seconds"] / seconds)
     return torch.randint(0, VOCABULARY, (1, length), generator=generator)
 
 
