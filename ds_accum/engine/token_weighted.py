@@ -104,7 +104,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         `loss` is a scalar, the mean over the micro-batch's counted tokens or, with `"loss_reduction": "sum"`, the sum.
         `num_tokens` is how many they are, a number or a tensor with one element; without it they are counted from the
         batch of the one forward since the last backward. Returns what DeepSpeed returns: the loss, divided by the
-        accumulation steps unless `scale_wrt_gas` is false; one in half precision comes back in float32.
+        accumulation steps unless `scale_wrt_gas` is false.
 
         Raises CountError, before anything is accumulated, where the number of tokens is not known.
         """
@@ -131,7 +131,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             raise
         finally:
             hook.remove()
-        return returned
+        return returned.to(loss.dtype)
 
     def scale(self, loss: Tensor, num_tokens: int | Tensor | None = None) -> Tensor:
         """The loss times its token weight and loss scale: `engine.scale(loss, num_tokens=n).backward()`.

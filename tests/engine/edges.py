@@ -129,7 +129,7 @@ def num_items_in_batch(arguments: Arguments, rank: int, folder: Path) -> dict[st
 
 
 def half_precision(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
-    """A model that returns its loss in 16 bits: the warnings of three steps."""
+    """A model that returns its loss in 16 bits: the warnings of three steps, and what `backward` returns in a fourth."""
 
     class Half(MeanOfValues):
         def forward(self, values: Tensor, labels: Tensor) -> Tensor:
@@ -140,7 +140,10 @@ def half_precision(arguments: Arguments, rank: int, folder: Path) -> dict[str, A
         warnings.simplefilter("always")
         for _ in range(3):
             train(engine, [1.0, 2.0, 6.0])
-    return {"warnings": [str(one.message) for one in caught if "scalar" in str(one.message)], "moved": moved(engine)}
+    said = {"warnings": [str(one.message) for one in caught if "scalar" in str(one.message)], "moved": moved(engine)}
+    returned = engine.backward(engine(**batch([2.0])))
+    engine.step()
+    return said | {"returned": str(returned.dtype)}
 
 
 def sums(arguments: Arguments, rank: int, folder: Path) -> float:

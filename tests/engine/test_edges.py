@@ -158,6 +158,7 @@ def test_what_a_model_divides_by_is_taken_out_again(stage: int, answers: Answers
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_loss_in_half_precision_warns_once_and_says_by_how_much(stage: int, answers: Answers) -> None:
     for found in _each(answers, f"half, ZeRO-{stage}"):
+        assert found["returned"] == "torch.bfloat16"  # as DeepSpeed's own
         assert len(found["warnings"]) == 1 and "rounded by up to 0.39%" in found["warnings"][0]
         assert found["moved"] == pytest.approx(3 * 3.0, rel=0.02)
 

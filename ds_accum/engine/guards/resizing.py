@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WindowResizedError", "check_resizing", "check_size", "note_size"]
 
+_SIZES = ("the world size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu")
+
 
 class WindowResizedError(MisuseError):
     """The batch settings of a window changed while it was open."""
@@ -43,9 +45,6 @@ def check_size(engine: TokenWeightedEngine) -> None:
         (name, before, after) for name, before, after in zip(_SIZES, opened_for, sizes, strict=True) if before != after
     )
     _report(engine, f"{name} went from {before} to {after} {where_in_window(engine)}")
-
-
-_SIZES = ("the world size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu")
 
 
 def _sizes(engine: TokenWeightedEngine) -> tuple[int, ...]:
