@@ -134,7 +134,7 @@ class EngineState:
 
     def start_window(self) -> None:
         """Forgets the window that was just applied, skipped or given up."""
-        self.window = AccumulationWindow(device=self.device, by_token=self.window.by_token)
+        self.window = self.window.next()
         self.pending.clear()
         self.events.clear()
         self.agreement = self.declared = self.gathering = self.totals = None

@@ -38,7 +38,7 @@ __all__ = ["clip_plain_gradients", "flush", "inside_step", "ranks_over_factor", 
 def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
     """The window's totals over all ranks, gathered now unless they are under way; every rank has to ask."""
     state = engine._accumulation
-    micro_batches = len(state.window.micro_batches)
+    micro_batches = state.window.micro_batches
     if state.gathering is None or state.gathering.micro_batches != micro_batches:
         state.gathering, state.totals = Gathering(state.window.record(), state.group, micro_batches), None
     if state.totals is None:
@@ -298,7 +298,7 @@ def _report(
         norm,
         float(engine.gradient_clipping()),
         step=engine.global_steps,
-        micro_batches=len(state.window.micro_batches),
+        micro_batches=state.window.micro_batches,
         ranks=comm.get_world_size(state.group),
         num_tokens=totals.num_tokens,
         min_rank_tokens=None if fewest is None else tokens[fewest],

@@ -61,8 +61,7 @@ def take_in(
         MicroBatch(
             num_tokens=count,
             denominator=denominator,
-            # A copy: training loops reduce the loss over ranks in place, to print it.
-            loss=loss.value.to(torch.float64, copy=True),
+            loss=loss.value,
             # A sum over no token is 0: one that is not finite is never harmless.
             zero_if_empty=not is_sum and loss.zero_if_empty,
         )

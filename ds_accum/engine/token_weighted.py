@@ -158,7 +158,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """
         state = self._accumulation
         if state.window.is_open or state.declared is not None:
-            number = len(state.window.micro_batches)
+            number = state.window.micro_batches
             raise AccumulationError(
                 f"begin_window came after {number} micro-batches of the window"
                 if number
@@ -357,7 +357,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         outside = not self.inside_no_sync_ctxt or state.coalescing is not None
         if outside and private.manages_accumulation(self) and self.is_gradient_accumulation_boundary():
-            state.gathering = Gathering(state.window.record(), state.group, len(state.window.micro_batches))
+            state.gathering = Gathering(state.window.record(), state.group, state.window.micro_batches)
 
     def _check_before_backward(self) -> None:
         check_backward_is_before_the_boundary(self)

@@ -16,6 +16,7 @@ Nothing here reads a number from the device: a window's numbers are scalars ther
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 
 import torch
@@ -25,19 +26,22 @@ from ds_accum.engine.totals import EMPTY_RECORD
 
 __all__ = ["AccumulationWindow", "MicroBatch"]
 
+_FIRST_ROWS = 16
+"""More are made room for as they come."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """What one loss contributes. All tensors are float64 scalars on the device."""
+    """What one loss contributes, on the device. Its numbers are copied: loops reduce the loss in place, to print it."""
 
     num_tokens: Tensor
-    """n; NaN where it is not known, which only `micro_batch` allows."""
+    """n, a float64 scalar; NaN where it is not known, which only `micro_batch` allows."""
 
     denominator: Tensor
-    """What the sum of token losses is divided by to give the loss: n for a mean, 1 for a sum."""
+    """What the sum of token losses is divided by to give the loss: n for a mean, 1 for a sum; float64 as n is."""
 
     loss: Tensor
-    """The loss itself, detached; of one element."""
+    """The loss itself, detached; of one element and any dtype."""
 
     zero_if_empty: bool
     """Whether the gradient of a mean over no token is known to be zero, as torch's cross entropy has it."""
@@ -45,7 +49,13 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class AccumulationWindow:
-    """The micro-batches since the last optimizer step, on this rank."""
+    """The micro-batches since the last optimizer step, on this rank.
+
+    Their numbers are written into one table, which outlives the window (`next`). As scalars of their own, allocated
+    while a micro-batch's activations are, they would lie above those in the heap: what is freed below them then is not
+    used again as it was, and the next micro-batch works in memory that is cold, or mapped anew. On a CPU that cost more
+    than all else here: up to a millisecond a micro-batch.
+    """
 
     device: torch.device
     by_token: bool = True
@@ -57,12 +67,29 @@ class AccumulationWindow:
     constant: Tensor | None = None
     """D, a float64 scalar; None until the window is open."""
 
-    micro_batches: list[MicroBatch] = field(default_factory=list)
+    _table: Tensor = field(init=False)
+    """[rows, 3], float64: num_tokens, denominator and loss of each micro-batch."""
+
+    _zero_if_empty: list[bool] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._table = torch.empty(_FIRST_ROWS, 3, dtype=torch.float64, device=self.device)
+
+    def next(self) -> AccumulationWindow:
+        """An empty window of the same kind, in the same memory; this one is not to be used after it."""
+        window = copy(self)
+        window.loss_scale, window.constant, window._zero_if_empty = 1.0, None, []
+        return window
+
+    @property
+    def micro_batches(self) -> int:
+        """How many have been accumulated."""
+        return len(self._zero_if_empty)
 
     @property
     def is_open(self) -> bool:
         """Whether a micro-batch has been accumulated."""
-        return bool(self.micro_batches)
+        return bool(self._zero_if_empty)
 
     def open(self, constant: Tensor, loss_scale: float) -> None:
         """Fixes what is the same for every micro-batch of the window."""
@@ -72,7 +99,12 @@ class AccumulationWindow:
     def add(self, micro_batch: MicroBatch) -> Tensor:
         """Takes a micro-batch in; returns its seed, the gradient that its loss is propagated back with (float64)."""
         assert self.constant is not None, "the window is opened by its first micro-batch"
-        self.micro_batches.append(micro_batch)
+        row = self.micro_batches
+        if row == len(self._table):
+            self._table = torch.cat((self._table, torch.empty_like(self._table)))
+        numbers = (micro_batch.num_tokens, micro_batch.denominator, micro_batch.loss.reshape(()))
+        torch.stack(numbers, out=self._table[row])
+        self._zero_if_empty.append(micro_batch.zero_if_empty)
         weight = micro_batch.denominator
         if not self.by_token:
             # The mean itself, where it is over nothing or over an unknown number.
@@ -84,14 +116,9 @@ class AccumulationWindow:
 
     def record(self) -> Tensor:
         """This rank's part of the totals: one float64 for each of RECORD_FIELDS, on the device."""
-        if self.constant is None or not self.micro_batches:
+        if self.constant is None or not self.is_open:
             return torch.tensor(EMPTY_RECORD, dtype=torch.float64, device=self.device)
-        number = len(self.micro_batches)
-        numbers = [micro_batch.num_tokens for micro_batch in self.micro_batches]
-        numbers += [micro_batch.loss.reshape(()) for micro_batch in self.micro_batches]
-        numbers += [micro_batch.denominator for micro_batch in self.micro_batches]
-        # All in one operation: a window has few numbers, and each operation costs the same.
-        counts, losses, denominators = torch.stack(numbers).view(3, number).unbind()
+        counts, denominators, losses = self._table[: self.micro_batches].unbind(1)
         sums, filled = losses * denominators, counts != 0
         if not self.by_token:
             # A sum of token losses and a mean are unlike things: with one count that is not known, all are means.
@@ -102,7 +129,7 @@ class AccumulationWindow:
             counts.sum(),
             torch.where(filled, sums, 0.0).sum(),
             self._nonfinite(losses, filled).sum(dtype=torch.float64),
-            counts.new_full((), float(number)),
+            counts.new_full((), float(self.micro_batches)),
             self.constant,
             largest,
             smallest,
@@ -113,9 +140,8 @@ class AccumulationWindow:
     def _nonfinite(self, losses: Tensor, filled: Tensor) -> Tensor:
         """Which losses are infinite or no number, [m]; a mean over no token may be, where its gradient is zero."""
         nonfinite = losses - losses != 0
-        zero_if_empty = [micro_batch.zero_if_empty for micro_batch in self.micro_batches]
-        if all(zero_if_empty):
+        if all(self._zero_if_empty):
             return nonfinite & filled
-        if not any(zero_if_empty):
+        if not any(self._zero_if_empty):
             return nonfinite
-        return nonfinite & (filled | ~torch.tensor(zero_if_empty, device=filled.device))
+        return nonfinite & (filled | ~torch.tensor(self._zero_if_empty, device=filled.device))

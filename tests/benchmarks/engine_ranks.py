@@ -172,21 +172,22 @@ class Ways:
 
 
 def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
-    """Seconds and main-thread CPU seconds of each way, pair by pair, and its collectives in one window."""
+    """Seconds, main-thread CPU seconds and page faults of each way, pair by pair, and its collectives in one window."""
     names = case["ways"]
     ways = Ways(case, sized_tokens(case, rank))
     for name in names:
         ways.prepare(name)
         ways.window(name)
         ways.window(name)
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    samples: dict[str, list[tuple[float, float, int]]] = {name: [] for name in names}
     for repeat in range(case["repeats"]):
         for name in turns(names, repeat):
             ways.prepare(name)
             dist.barrier()
-            wall, cpu = time.perf_counter(), time.thread_time()
+            faults, wall, cpu = _page_faults(), time.perf_counter(), time.thread_time()
             ways.window(name)
-            samples[name].append((time.perf_counter() - wall, time.thread_time() - cpu))
+            seconds = time.perf_counter() - wall, time.thread_time() - cpu
+            samples[name].append((*seconds, _page_faults() - faults))
     counted = {}
     for name in names:
         ways.prepare(name)
@@ -200,6 +201,11 @@ def measure(case: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
             ways.window("ds-accum")
         own.append(timer.seconds)
     return {"samples": samples, "collectives": counted, "own": own, "sequence": ways.tokens.shape[1]}
+
+
+def _page_faults() -> int:
+    """Of the main thread: more in one way than in another are memory that it can't use again, and has mapped anew."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
 def turns(names: list[str], repeat: int) -> list[str]:

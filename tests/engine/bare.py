@@ -48,7 +48,7 @@ def backward_of(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]
         refused = raised(lambda: output["term"].backward(retain_graph=True))
     elif how == "what the loss is made of":
         refused = raised(lambda: output["losses"].sum().backward(retain_graph=True))
-    taken_in = len(engine._accumulation.window.micro_batches)
+    taken_in = engine._accumulation.window.micro_batches
     again = None
     if how in ("another output", "twice"):
         again = raised(lambda: output["loss"].backward(retain_graph=True))

@@ -25,7 +25,7 @@ def _raised(call: Callable[[], Any]) -> str:
 
 
 def _micro_batches(engine: Any) -> int:
-    return len(engine._accumulation.window.micro_batches)
+    return engine._accumulation.window.micro_batches
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import pytest
 
@@ -138,3 +139,51 @@ def test_a_window_is_opened_once_and_before_anything_is_added() -> None:
     window.add(_micro_batch(1, 1.0))
     with pytest.raises(AssertionError):
         window.open(_scalar(1.0), 1.0)
+
+
+def test_nothing_of_a_micro_batch_is_kept_but_its_numbers() -> None:
+    window, micro_batch = _window(), _micro_batch(3, 2.0)
+    kept = [weakref.ref(tensor) for tensor in (micro_batch.num_tokens, micro_batch.denominator, micro_batch.loss)]
+    window.add(micro_batch)
+    del micro_batch
+    assert [reference() for reference in kept] == [None, None, None]
+    assert _record(window)["loss_sum"] == 6
+
+
+def test_a_loss_that_is_changed_in_place_afterwards_counts_as_it_was() -> None:
+    window, micro_batch = _window(), _micro_batch(3, 2.0)
+    window.add(micro_batch)
+    micro_batch.loss.fill_(100.0)
+    assert _record(window)["loss_sum"] == 6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_loss_is_of_any_dtype_and_of_any_shape_with_one_element(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    window, loss = _window(), torch.full(shape, 1.3, dtype=dtype)
+    window.add(MicroBatch(num_tokens=_scalar(3), denominator=_scalar(3), loss=loss, zero_if_empty=True))
+    assert _record(window)["loss_sum"] == 3 * loss.double().item()
+
+
+def test_a_window_has_room_for_any_number_of_micro_batches() -> None:
+    window = _window()
+    for tokens in range(1, 101):
+        window.add(_micro_batch(tokens, 2.0))
+    record = _record(window)
+    assert window.micro_batches == record["micro_batches"] == 100
+    assert (record["num_tokens"], record["loss_sum"]) == (5050, 10100)
+    assert (record["smallest"], record["largest"]) == (1, 100)
+
+
+def test_the_next_window_is_empty_and_uses_the_same_memory() -> None:
+    window = _window(loss_scale=1024.0, by_token=False)
+    window.add(_micro_batch(3, 2.0, zero_if_empty=False))
+    window.add(_micro_batch(7, 5.0))
+    following = window.next()
+    assert (following.is_open, following.micro_batches, following.by_token) == (False, 0, False)
+    assert (following.constant, following.loss_scale) == (None, 1.0)
+    following.open(_scalar(8.0), 1.0)
+    following.add(_micro_batch(2, 4.0))
+    record = _record(following)
+    assert (record["micro_batches"], record["num_tokens"], record["loss_sum"]) == (1, 2, 8)
+    assert following._table.data_ptr() == window._table.data_ptr()

@@ -38,7 +38,7 @@ def ending(engine: Any) -> dict[str, Any]:
         "micro_steps": engine.micro_steps,
         "global_steps": engine.global_steps,
         "skipped_steps": engine.skipped_steps,
-        "open": len(engine._accumulation.window.micro_batches),
+        "open": engine._accumulation.window.micro_batches,
         "report": None if report is None else [report.step, report.micro_batches, report.num_tokens, report.applied],
     }
 

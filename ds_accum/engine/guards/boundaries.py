@@ -65,7 +65,7 @@ def check_boundary_is_met(engine: TokenWeightedEngine) -> None:
                 remedy="leave no_sync before the window's last backward, and step after it",
             ),
         )
-    done, steps = len(state.window.micro_batches), engine.gradient_accumulation_steps()
+    done, steps = state.window.micro_batches, engine.gradient_accumulation_steps()
     if not state.unsynchronized or done < steps or engine.is_gradient_accumulation_boundary():
         return
     if engine._is_gradient_accumulation_boundary is not None:

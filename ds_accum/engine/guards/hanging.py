@@ -264,7 +264,7 @@ def watched(engine: TokenWeightedEngine, call: str, *, limited: bool = True) -> 
     state = engine._accumulation
     if state.watchdog is None:
         return nullcontext()
-    micro_batch = len(state.window.micro_batches) + (call in ("forward", "backward"))
+    micro_batch = state.window.micro_batches + (call in ("forward", "backward"))
     return state.watchdog.inside(call, step=engine.global_steps + 1, micro_batch=micro_batch, limited=limited)
 
 
@@ -272,7 +272,7 @@ def begin_bare_backward(engine: TokenWeightedEngine) -> None:
     """A `loss.backward()` of the training loop waits for others as one of the engine does."""
     state = engine._accumulation
     if state.watchdog is not None:
-        step, micro_batch = engine.global_steps + 1, len(state.window.micro_batches)
+        step, micro_batch = engine.global_steps + 1, state.window.micro_batches
         state.watchdog.begin("backward", step=step, micro_batch=micro_batch)
 
 

@@ -22,7 +22,7 @@ class WindowLeftOpenWarning(RuntimeWarning):
 def warn_if_left_open(engine: TokenWeightedEngine) -> None:
     """When the engine is destroyed, and when the interpreter exits; once for a window."""
     drop_held_back(engine)
-    lost = len(engine._accumulation.window.micro_batches)
+    lost = engine._accumulation.window.micro_batches
     if lost:
         engine._accumulation.start_window()
         warnings.warn(

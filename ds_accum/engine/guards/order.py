@@ -32,7 +32,7 @@ def check_order(engine: TokenWeightedEngine) -> None:
     state = engine._accumulation
     happened = "".join(event[0] for event in state.events.events)
     norm = "n" if private.takes_norm(engine, always=state.settings.report_norm == "always") else ""
-    number = len(state.window.micro_batches)
+    number = state.window.micro_batches
     patterns, words = [f"b{{{number}}}r"], [f"{number} x b, r"]
     if engine.zero_optimization_partition_gradients():
         # After each backward, unless it is held back.

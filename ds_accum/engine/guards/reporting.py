@@ -26,7 +26,7 @@ def report_misuse(engine: TokenWeightedEngine, error: MisuseError) -> None:
 
 def where_in_window(engine: TokenWeightedEngine) -> str:
     """Where the loop is, for a message: "after micro-batch 2 of 4 of step 17"."""
-    done, whole = len(engine._accumulation.window.micro_batches), engine.gradient_accumulation_steps()
+    done, whole = engine._accumulation.window.micro_batches, engine.gradient_accumulation_steps()
     step = engine.global_steps + 1
     return (
         f"after micro-batch {done} of {whole} of step {step}"

@@ -19,7 +19,7 @@ class CheckpointInsideWindowError(MisuseError):
 
 def check_checkpointing(engine: TokenWeightedEngine, function: str) -> None:
     """Before a checkpoint is saved or loaded."""
-    done = len(engine._accumulation.window.micro_batches)
+    done = engine._accumulation.window.micro_batches
     if not done:
         return
     report_misuse(

@@ -125,7 +125,7 @@ def finish_a_broken_step(arguments: dict[str, Any], rank: int, folder: Path) -> 
                 {
                     "raised": raised,
                     "counters": [engine.micro_steps, engine.global_steps, engine.skipped_steps],
-                    "open": len(engine._accumulation.window.micro_batches),
+                    "open": engine._accumulation.window.micro_batches,
                     "report": [report.step, report.micro_batches, report.num_tokens, report.loss, report.grad_norm],
                     "parameters": float(master_parameters(engine, loop.case).abs().sum()),
                 }
