@@ -70,10 +70,12 @@ class AccumulationWindow:
     _table: Tensor = field(init=False)
     """[rows, 3], float64: num_tokens, denominator and loss of each micro-batch."""
 
-    _zero_if_empty: list[bool] = field(default_factory=list, init=False)
+    _zero_if_empty: list[bool] = field(init=False)
+    """Of each micro-batch."""
 
     def __post_init__(self) -> None:
         self._table = torch.empty(_FIRST_ROWS, 3, dtype=torch.float64, device=self.device)
+        self._zero_if_empty = []
 
     def next(self) -> AccumulationWindow:
         """An empty window of the same kind, in the same memory; this one is not to be used after it."""
