@@ -11,7 +11,7 @@ the optimizer's own unscaling has to divide by loss_scale / c, where c = divisor
 Where the mean of means is asked for (`micro_batch`), each micro-batch weighs 1 instead of n_rm: its mean loss is summed
 instead of S_rm, and T is the number of micro-batches. All else is the same.
 
-Nothing here reads a number from the device: a window's numbers are scalars there until they are gathered, once.
+Nothing here reads a number from the device: a window's numbers stay there until they are gathered, once.
 """
 
 from __future__ import annotations
