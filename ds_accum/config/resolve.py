@@ -160,8 +160,10 @@ def resolve_batch(values: Mapping[str, Any], launch: Launch) -> BatchResolution:
     whole = {key: int(value) for key, value in written.items() if _is_whole(value)}
     all_whole = len(whole) == len(written) and _is_whole(data_parallel.size or 1)
     if data_parallel.size is None:
-        # What adds up at no world at all is known without one, unless the config divides the world into fractions.
-        imbalance = _imbalance_everywhere(whole) if all_whole and data_parallel.divisor_key is None else None
+        # What adds up at no world at all is known without one, unless DeepSpeed would divide the world into fractions,
+        # or round the product.
+        knows_all = all_whole and data_parallel.divisor_key is None and _is_compared_exactly(written)
+        imbalance = _imbalance_everywhere(whole) if knows_all else None
         if imbalance is None:
             return BatchResolution(written=written, data_parallel=data_parallel)
     elif deepspeed_accepts(written, data_parallel.size):
@@ -219,6 +221,15 @@ def _imbalance_everywhere(whole: Mapping[str, int]) -> Imbalance | None:
     """
     per_rank = whole.get(MICRO_BATCH, 1) * whole.get(ACCUMULATION, 1)
     return _imbalance(whole, 1) if whole.get(GLOBAL_BATCH, 0) % per_rank else None
+
+
+def _is_compared_exactly(written: Mapping[str, Any]) -> bool:
+    """Whether DeepSpeed's comparison of whole numbers rounds nothing that matters, at any world size.
+
+    It multiplies as Python does: integers exactly, with a float among them in float64. A product that was rounded is
+    2**53 or more, so it equals no global batch below that; 1e30 equals its micro batches of 3.
+    """
+    return all(isinstance(value, int) for value in written.values()) or written.get(GLOBAL_BATCH, 0) < 2**53
 
 
 def _is_whole(size: float) -> bool:

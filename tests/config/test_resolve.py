@@ -63,6 +63,28 @@ def test_without_a_world_size_only_what_fails_everywhere_is_a_fault() -> None:
     assert resolve_batch(batch(train=96, micro=3, accumulation=5), Launch()).fault is BatchFault.MISMATCH
 
 
+def test_without_a_world_size_a_number_that_floats_round_is_left_to_the_launch() -> None:
+    assert resolve_batch(batch(train=1e30, micro=3), Launch()).fault is None
+    assert resolve_batch(batch(train=10**30, micro=3), Launch()).fault is BatchFault.INDIVISIBLE
+    assert resolve_batch(batch(train=10**30, micro=3.0), Launch()).fault is None
+    assert resolve_batch(batch(train=100.0, micro=1e30), Launch()).fault is BatchFault.INDIVISIBLE
+    assert resolve_batch(batch(train=2.0**53 - 1, micro=2, accumulation=2**52), Launch()).fault is BatchFault.MISMATCH
+
+
+def test_a_fault_that_is_known_without_a_world_size_is_there_at_every_one() -> None:
+    edges = (2**53 - 1, 2**53, 2**53 + 2, 3 * 2**52, 10**22, 10**30, 10**308)
+    numbers = (None, 1, 2, 3, 7, 3.0, 10**16 + 1, *edges, *map(float, edges))
+    worlds = (1, 2, 3, 4, 7, 8, 64, 3 * 2**20)
+    known = loads_somewhere = 0
+    for values in itertools.starmap(batch, itertools.product(numbers, repeat=3)):
+        accepted_on = [world for world in worlds if resolve_batch(values, Launch(world_size=world)).fault is None]
+        if resolve_batch(values, Launch()).fault is not None:
+            known += 1
+            assert not accepted_on, values
+        loads_somewhere += bool(accepted_on)
+    assert known and loads_somewhere
+
+
 def test_an_accepted_batch_has_its_ledger_and_the_origin_of_each_number() -> None:
     resolution = resolve_batch(batch(train=96, micro=3), Launch(world_size=8))
     ledger = resolution.ledger()
@@ -123,7 +145,7 @@ def test_the_verdict_is_that_of_deepspeed_on_every_mixture_of_numbers() -> None:
 
     world = World()
     real, deepspeed_config.dist = deepspeed_config.dist, world
-    numbers = (None, 1, 2, 3, 8, 24, 64, 2.0, 2.5, 0.5, 0, -2, True, False, "8", 10**30)
+    numbers = (None, 1, 2, 3, 8, 24, 64, 2.0, 2.5, 0.5, 0, -2, True, False, "8", 10**30, 1e30)
     sequence_sizes = (None, 1, 2, 3, 0, -1, 0.5, "2", [2])
     cases = itertools.chain(
         itertools.product(numbers, numbers, numbers, (1, 3, 8), (None,)),
