@@ -14,29 +14,28 @@ JSON costs one regular expression a member; whatever else Hjson allows goes thro
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from ds_accum.config.document import BYTE_ORDER_MARK, ProblemKind, Reading
-from ds_accum.config.hjson_mistakes import Mistakes, StopReading, end_of
-from ds_accum.config.wording import shortened
+from ds_accum.config.hjson_mistakes import Mistakes
+from ds_accum.config.hjson_scalars import END_OF_WORD, WORDS, Scalars
+from ds_accum.config.hjson_state import StopReading, end_of
 
 if TYPE_CHECKING:
     from ds_accum.config.document import Limits
 
 __all__ = ["read_hjson"]
 
-# The ordinary cases. An unquoted word must be followed by what ends it in Hjson: in `[1 2]` there is no number.
+# The ordinary cases.
 _BLANK = r"[ \t\n\r]*"
 _STRING = r'"([^"\\\x00-\x1f]*)"'
-_END_OF_WORD = r"[ \t]*(?=[,}\]#\n\r]|/[/*]|\Z)"
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 _SCALAR = (
     rf"{_STRING}"
-    rf"|(true|false|null){_END_OF_WORD}"
-    rf"|({_INTEGER}){_END_OF_WORD}"
-    rf"|({_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?){_END_OF_WORD}"
+    rf"|(true|false|null){END_OF_WORD}"
+    rf"|({_INTEGER}){END_OF_WORD}"
+    rf"|({_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?){END_OF_WORD}"
 )
 _VALUE = rf"(?:(?:{_SCALAR}){_BLANK}(?:,{_BLANK})?|([{{\[]){_BLANK})"
 _match_item = re.compile(_VALUE).match
@@ -47,16 +46,6 @@ _IS_STRING, _IS_WORD, _IS_INTEGER, _IS_FLOAT, _IS_BRACKET = 1, 2, 3, 4, 5
 # The rest of Hjson.
 _NAME = re.compile(r"[^:{}\[\], \t\n\r]*")
 _BLANKS = re.compile(_BLANK)
-_LINE = re.compile(r"[^\n\r]*")
-_INDENTATION = re.compile(r"[ \t\r]*")
-_match_word = re.compile(r"(true|false|null)[^\S\n\r]*(?=[,}\]#\n\r]|/[/*]|\Z)").match
-_match_number = re.compile(rf"(-?(?:0|[1-9]\d*))((?:\.\d+)?(?:[eE][-+]?\d+)?){_END_OF_WORD}").match
-_match_chunk = {
-    '"': re.compile(r'([^"\\\x00-\x1f]*)(["\\\x00-\x1f]|\Z)').match,
-    "'": re.compile(r"([^'\\\x00-\x1f]*)(['\\\x00-\x1f]|\Z)").match,
-}
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
-_ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PUNCTUATORS = ("", "{", "}", "[", "]", ",", ":")
 
 
@@ -94,7 +83,7 @@ def _read_single_value(text: str, limits: Limits) -> Reading | None:
     return Reading(value=value, root=(-1, -1, start, end, None), problems=reader.problems)
 
 
-class _Reader(Mistakes):
+class _Reader(Mistakes, Scalars):
     """One reading. `position` below is always the offset of the next character to look at."""
 
     def read(self) -> None:
@@ -153,7 +142,7 @@ class _Reader(Mistakes):
                 elif kind == _IS_INTEGER and end - start <= digits:
                     item = int(match[group])
                 elif kind == _IS_WORD:
-                    item = _WORDS[match[group]]
+                    item = WORDS[match[group]]
                 elif kind == _IS_BRACKET:
                     if is_object:
                         self.open(match[group], start, match[1], position, match.end(1) + 1)
@@ -162,7 +151,7 @@ class _Reader(Mistakes):
                     position = match.end()
                     break
                 else:
-                    item = self._number(match[group], kind == _IS_FLOAT, start, end)
+                    item = self.number(match[group], kind == _IS_FLOAT, start, end)
                 if is_object:
                     key = match[1]
                     node = (position, match.end(1) + 1, start, end, None)
@@ -193,7 +182,7 @@ class _Reader(Mistakes):
                 return position
             self.never_closed()
         if character in "\"'":
-            key, key_end, is_closed = self._string(position)
+            key, key_end, is_closed = self.string(position)
             if not is_closed:
                 return self.resume(key_end)
             colon = self.skip(key_end)
@@ -244,163 +233,3 @@ class _Reader(Mistakes):
     def _close(self, end: int) -> int:
         self.close(end)
         return self.separate(end) if self.stack else end
-
-    # Values that are neither objects nor lists: (value, where it ends, where reading goes on)
-
-    def scalar(self, position: int) -> tuple[Any, int, int]:
-        """hjson's `_scan_once`, less brackets."""
-        text = self.text
-        if text.startswith("'''", position):
-            value, end = self._multiline_string(position)
-            return value, end, end
-        if text[position] in "\"'":
-            value, end, _ = self._string(position)
-            return value, end, end
-        return self._quoteless(position)
-
-    def _quoteless(self, position: int) -> tuple[Any, int, int]:
-        """hjson's `scantfnns`: a word or a number if something ends it, else a string up to the end of the line."""
-        text = self.text
-        word = _match_word(text, position)
-        if word is not None:
-            return _WORDS[word[1]], word.end(1), word.end()
-        number = _match_number(text, position)
-        if number is not None:
-            end = number.end(2)
-            return self._number(number[1] + number[2], bool(number[2]), position, end), end, number.end()
-        raw = text[position : end_of(_LINE, text, position)]
-        end = position + len(raw.rstrip(" \t"))
-        if self.swallowed is None and (raw.count("}") > raw.count("{") or raw.count("]") > raw.count("[")):
-            self.swallowed = (position, end)
-        return raw.strip(), end, position + len(raw)
-
-    def _number(self, token: str, is_float: bool, start: int, end: int) -> int | float:
-        if not is_float:
-            if len(token) - token.startswith("-") <= self.limits.integer_digits:
-                return int(token)
-            self.number_out_of_range(start, end, f"more than {self.limits.integer_digits} digits")
-            return -math.inf if token.startswith("-") else math.inf
-        number = float(token)
-        if math.isinf(number):
-            # hjson asks whether int(number) == number, which raises OverflowError.
-            self.number_out_of_range(start, end, "too large for a 64-bit float")
-        elif abs(number) < 1e10 and int(number) == number:
-            return int(number)
-        return number
-
-    def _string(self, position: int) -> tuple[str, int, bool]:
-        """hjson's `scanstring`. Returns the string, where it ends, and whether a quote ends it."""
-        text, quote = self.text, self.text[position]
-        match_chunk = _match_chunk[quote]
-        pieces: list[str] = []
-        end = position + 1
-        while True:
-            chunk = match_chunk(text, end)
-            assert chunk is not None, "the pattern matches everywhere"
-            pieces.append(chunk[1])
-            end = chunk.end()
-            stop = chunk[2]
-            if stop == quote:
-                return "".join(pieces), end, True
-            if stop == "\\" and text[end : end + 1] not in ("", "\n", "\r"):
-                piece, end = self._escape(end)
-                pieces.append(piece)
-            elif stop in ("", "\\", "\n", "\r"):
-                return self._unclosed_string(position)
-            else:
-                code = f"U+{ord(stop):04X}"
-                escape = {"\t": "\\t", "\b": "\\b", "\f": "\\f"}.get(stop, f"\\u{ord(stop):04x}")
-                message = f"the control character {code} can't stand in a string as it is"
-                self.mistake(message, end - 1, end, remedy=f"write {escape}")
-                pieces.append(stop)
-
-    def _escape(self, position: int) -> tuple[str, int]:
-        """What a backslash before `position` and the characters from there mean, and where that ends."""
-        text = self.text
-        character = text[position]
-        if character in _ESCAPES:
-            return _ESCAPES[character], position + 1
-        if character != "u":
-            remedy = "a backslash itself is written \\\\; paths may use / on every system"
-            message = f"the escape {shortened(text[position - 1 : position + 1])} does not exist"
-            self.mistake(message, position - 1, position + 1, remedy=remedy)
-            return "\\" + character, position + 1
-        code = self._hexadecimal(position)
-        if code is None or code < 0:
-            message = (
-                f"expected four hexadecimal digits after '\\u', found {shortened(text[position + 1 : position + 5])}"
-            )
-            # chr() of a negative number is a ValueError of Python's, not one of hjson's.
-            self.mistake(message, position - 1, position + 1, crash=code is not None)
-            return "\\u", position + 1
-        end = position + 5
-        if code & 0xFC00 == 0xD800 and text.startswith("\\u", end):
-            low = self._hexadecimal(end + 1, is_second=True)
-            if low is None:
-                self.mistake("expected four hexadecimal digits after '\\u'", end, end + 2)
-            elif low & 0xFC00 == 0xDC00:
-                return chr(0x10000 + ((code - 0xD800) << 10 | low - 0xDC00)), end + 6
-        return chr(code), end
-
-    def _hexadecimal(self, position: int, *, is_second: bool = False) -> int | None:
-        """What hjson takes for the four digits behind the u at `position`: whatever int() does, but no 0x."""
-        digits = self.text[position + 1 : position + 5]
-        if len(digits) != 4 or digits[1] in "xX":
-            # Of a second escape hjson only looks whether it completes the first.
-            return -1 if is_second else None
-        try:
-            return int(digits, 16)
-        except ValueError:
-            return None
-
-    def _unclosed_string(self, position: int) -> tuple[str, int, bool]:
-        text = self.text
-        end = end_of(_LINE, text, position)
-        trimmed = position + len(text[position:end].rstrip())
-        quote = text[position]
-        where = "its line" if end < len(text) else "the text"
-        self.mistake(
-            f"the string is not closed before the end of {where}: expected {quote}",
-            position,
-            trimmed,
-            remedy=f"close it with {quote}; a line break in a string is written \\n",
-        )
-        # The best guess: the quote is missing before the comma that ends the line.
-        guess = text[position + 1 : trimmed].rstrip(",").rstrip()
-        return guess, end, False
-
-    def _multiline_string(self, position: int) -> tuple[str, int]:
-        """hjson's `mlscanstring`: what is between ''' and ''', less the indentation of the first of them."""
-        text = self.text
-        indentation = self._indentation_of_quotes(position)
-        start = end_of(_INDENTATION, text, position + 3)
-        end = text.find("'''", start)
-        if indentation is None or end < 0:
-            # Where hjson looks for a line end, or for anything behind the quotes, in vain, it gets an IndexError.
-            is_crash = indentation is None or start == len(text)
-            if end < 0:
-                message = f"the ''' of line {self.line(position)} is never closed: expected '''"
-            else:
-                message = "a ''' string needs a line end somewhere in the text, or hjson fails to read it"
-            self.mistake(message, position, position + 3, crash=is_crash)
-            if end < 0:
-                raise StopReading
-        first, *others = text[start:end].split("\n")
-        lines = [_without_indentation(line, indentation or 0) for line in others]
-        # Blanks up to the first line end do not count, and neither do that line end and the last one.
-        string = "\n".join(lines if not first and lines else [first, *lines]).replace("\r", "")
-        return string.removesuffix("\n"), end + 3
-
-    def _indentation_of_quotes(self, position: int) -> int | None:
-        """Characters between the last line end and the quotes; hjson goes on backwards from the end of the text."""
-        text = self.text
-        line_end = text.rfind("\n", 0, position)
-        if line_end >= 0:
-            return position - 1 - line_end
-        line_end = text.rfind("\n")
-        return None if line_end < 0 else position - 1 - line_end + len(text)
-
-
-def _without_indentation(line: str, indentation: int) -> str:
-    blanks = len(line) - len(line.lstrip(" \t\r"))
-    return line[min(blanks, indentation) :]
