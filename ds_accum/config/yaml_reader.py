@@ -20,6 +20,7 @@ import yaml
 
 from ds_accum.config.document import Problem, ProblemKind, Reading, Span
 from ds_accum.config.wording import quoted, shortened, token_end
+from ds_accum.config.yaml_problems import YamlProblems, usual_cause
 
 if TYPE_CHECKING:
     from ds_accum.config.document import Limits, Node
@@ -31,7 +32,6 @@ _FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEEN_DIFFERENTLY = re.compile("[\t!?|>%\x85\u2028\u2029\ufeff]|[^\n]{900}")
 # Found by either parser; PyYAML's needs seconds for what is nested without measure.
 _LIMITS = frozenset({ProblemKind.TOO_DEEP, ProblemKind.TOO_LARGE, ProblemKind.TOO_MANY_ALIASES})
-_TOO_DEEP_FOR_LIBYAML = "exceeded maximum nesting depth"
 _WORD = re.compile(r"\S*")
 _UNPRINTABLE = yaml.reader.Reader.NON_PRINTABLE
 
@@ -42,25 +42,6 @@ _MAPPING, _SEQUENCE = f"{_TAG}map", f"{_TAG}seq"
 # Scalars of these tags, if the resolver found them, can't fail to be constructed.
 _PLAIN_TAGS = frozenset({_STRING, f"{_TAG}null", f"{_TAG}bool", _MERGE, _VALUE})
 _INTEGER, _FLOAT = f"{_TAG}int", f"{_TAG}float"
-
-_IN_PLAIN_WORDS = {
-    "<block end>": "the end of the block",
-    "'<block end>'": "the end of the block",
-    "'<scalar>'": "a value",
-    "'<block mapping start>'": "a deeper indented block",
-    "'<block sequence start>'": "a deeper indented list",
-    "<document start>": "the start of a document",
-    "'<document start>'": "the start of another document",
-    "'<stream end>'": "the end of the text",
-}
-_USUAL_CAUSES = {
-    "'\\t' that cannot start any token": "indent with spaces: YAML takes no tabs there",
-    "mapping values are not allowed": "check the indentation; a value that contains ': ' must be in quotes",
-    "could not find expected ':'": "a key is followed by a colon and a blank",
-    "expected the end of the block": "check the indentation of this line and the ones before it",
-    "expected a single document": "a config is one document: remove the --- and what follows it",
-    "undefined alias": "an anchor (&name) comes before its alias (*name); quote a value that begins with *",
-}
 
 _Pair: TypeAlias = "tuple[yaml.Node, yaml.Node]"
 
@@ -117,7 +98,7 @@ class _Composer:
     loader_class: Any
     limits: Limits
     loader: Any = field(init=False)
-    problems: list[Problem] = field(default_factory=list)
+    problems: YamlProblems = field(init=False)
     stack: list[_Open] = field(default_factory=list)
     root: Any = None
     anchors: dict[str, _Anchor] = field(default_factory=dict)
@@ -131,20 +112,21 @@ class _Composer:
     """What these ids belong to: it must not be freed before they are looked up."""
 
     def read(self) -> Reading:
+        self.problems = YamlProblems(self.text, self.limits)
         self.loader = self.loader_class(self.text)
         try:
             self._compose()
         except yaml.YAMLError as error:
-            self._refused(error)
+            self.problems.refused(error)
         except _StopReading:
             pass
         finally:
             while self.stack:
                 self._close(len(self.text.rstrip()))
         if self.root is None:
-            if not self.problems:
-                self._report(ProblemKind.EMPTY, "there is no value in the text", Span(0, 0))
-            return Reading(value=None if len(self.problems) == 1 else {}, root=None, problems=self.problems)
+            if not self.problems.found:
+                self.problems.report(ProblemKind.EMPTY, "there is no value in the text", Span(0, 0))
+            return Reading(value=None if len(self.problems.found) == 1 else {}, root=None, problems=self.problems.found)
         return self._construct()
 
     def _construct(self) -> Reading:
@@ -152,17 +134,19 @@ class _Composer:
             value = self.loader.construct_document(self.root)
             root = self._place(self.root, _span(self.root), None)
         except yaml.YAMLError as error:
-            self._refused(error)
+            self.problems.refused(error)
         except RecursionError:
-            self._report(ProblemKind.TOO_DEEP, "merge keys that lead from one to the next too often", Span(0, 1))
+            self.problems.report(
+                ProblemKind.TOO_DEEP, "merge keys that lead from one to the next too often", Span(0, 1)
+            )
         except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
             # What a constructor of PyYAML raises where it takes a value for granted.
-            self._report(ProblemKind.SYNTAX, f"PyYAML can't construct the value: {error}", Span(0, 1))
+            self.problems.report(ProblemKind.SYNTAX, f"PyYAML can't construct the value: {error}", Span(0, 1))
         else:
-            return Reading(value=value, root=root, problems=self.problems)
+            return Reading(value=value, root=root, problems=self.problems.found)
         finally:
             self.loader.dispose()
-        return Reading(value={}, root=None, problems=self.problems)
+        return Reading(value={}, root=None, problems=self.problems.found)
 
     # Events -> nodes
 
@@ -186,7 +170,7 @@ class _Composer:
                 documents += 1
                 if documents > 1:
                     message = "expected a single document, but another one starts"
-                    self._report(ProblemKind.SYNTAX, message, _span(event), _usual_cause(message))
+                    self.problems.report(ProblemKind.SYNTAX, message, _span(event), usual_cause(message))
                     raise _StopReading
 
     def _open(self, event: Any) -> None:
@@ -239,14 +223,14 @@ class _Composer:
         anchor = self.anchors.get(event.anchor)
         if anchor is None:
             message = f"found undefined alias {shortened(event.anchor)}"
-            self._report(ProblemKind.SYNTAX, message, span, _usual_cause(message))
+            self.problems.report(ProblemKind.SYNTAX, message, span, usual_cause(message))
         elif not anchor.size:
             message = f"the alias {shortened('*' + event.anchor)} stands inside of what it repeats"
-            self._report(ProblemKind.TOO_MANY_ALIASES, message, span)
+            self.problems.report(ProblemKind.TOO_MANY_ALIASES, message, span)
         else:
             self.aliases += 1
             if self.aliases > self.limits.aliases:
-                self._report(ProblemKind.TOO_MANY_ALIASES, f"more than {self.limits.aliases:,} aliases", span)
+                self.problems.report(ProblemKind.TOO_MANY_ALIASES, f"more than {self.limits.aliases:,} aliases", span)
                 raise _StopReading
             self._count(anchor.size, span)
             self._check_depth(len(self.stack) + anchor.height, span.start)
@@ -269,7 +253,7 @@ class _Composer:
             message = (
                 f"{shortened(node.value)} means something of its own in YAML, and safe loading refuses it as a value"
             )
-            self._report(ProblemKind.TAG, message, span, "put it in quotes")
+            self.problems.report(ProblemKind.TAG, message, span, "put it in quotes")
             node.tag = _STRING
         if isinstance(parent, yaml.SequenceNode):
             if alias is not None:
@@ -296,7 +280,9 @@ class _Composer:
             first = _span(self.anchors[event.anchor].node)
             message = f"found duplicate anchor {shortened('&' + event.anchor)}"
             start = event.start_mark.index
-            self._report(ProblemKind.SYNTAX, message, Span(start, token_end(self.text, start)), related=(first,))
+            self.problems.report(
+                ProblemKind.SYNTAX, message, Span(start, token_end(self.text, start)), related=(first,)
+            )
         self.anchors[event.anchor] = _Anchor(node, size, height)
 
     def _check_keys(self, node: Any) -> None:
@@ -306,17 +292,17 @@ class _Composer:
             key_node = pair[0]
             span = self._span_in(pair, 0)
             if not isinstance(key_node, yaml.ScalarNode):
-                self._report(ProblemKind.SYNTAX, "a list or a mapping can't be a key", span)
+                self.problems.report(ProblemKind.SYNTAX, "a list or a mapping can't be a key", span)
                 node.value.remove(pair)
                 continue
             if key_node.tag == _MERGE:
                 continue
             key = self._key(key_node)
-            if key in seen and self._is_wanted(ProblemKind.DUPLICATE_KEY):
+            if key in seen and self.problems.is_wanted(ProblemKind.DUPLICATE_KEY):
                 # Counting lines for a problem that is not kept would make many of them take for ever.
-                self._report(
+                self.problems.report(
                     ProblemKind.DUPLICATE_KEY,
-                    f"the key {quoted(str(key))} appears twice, first at line {self._line(seen[key].start)}",
+                    f"the key {quoted(str(key))} appears twice, first at line {self.problems.line(seen[key].start)}",
                     span,
                     "remove one of the two",
                     related=(seen[key],),
@@ -342,7 +328,7 @@ class _Composer:
             message = (
                 f"{shortened(node.value)} can't be read as a number: more than {self.limits.integer_digits} digits"
             )
-            self._report(ProblemKind.NUMBER, message, span)
+            self.problems.report(ProblemKind.NUMBER, message, span)
         else:
             try:
                 self.loader.construct_object(node, deep=True)
@@ -353,56 +339,30 @@ class _Composer:
                 reason = error.problem if isinstance(error, yaml.MarkedYAMLError) else str(error)
                 name = node.tag.removeprefix(_TAG)
                 message = f"{shortened(node.value)} can't be read as {name}: {reason}"
-                self._report(ProblemKind.NUMBER, message, span, "put it in quotes if it is a string")
+                self.problems.report(ProblemKind.NUMBER, message, span, "put it in quotes if it is a string")
         node.tag = _STRING
 
     def _unknown_tag(self, node: Any) -> None:
         start = node.start_mark.index
         word = _WORD.match(self.text, start)
         message = f"the tag {shortened(node.tag)} is not one that safe loading knows"
-        self._report(ProblemKind.TAG, message, Span(start, word.end() if word else start), "remove the tag")
+        self.problems.report(ProblemKind.TAG, message, Span(start, word.end() if word else start), "remove the tag")
 
     def _count(self, nodes: int, span: Span | None = None) -> None:
         self.nodes += nodes
         if self.nodes <= self.limits.nodes:
             return
         if span is None:
-            self._report(ProblemKind.TOO_LARGE, f"more than {self.limits.nodes:,} values", Span(0, 1))
+            self.problems.report(ProblemKind.TOO_LARGE, f"more than {self.limits.nodes:,} values", Span(0, 1))
         else:
             message = f"more than {self.limits.nodes:,} values with all aliases expanded"
-            self._report(ProblemKind.TOO_MANY_ALIASES, message, span)
+            self.problems.report(ProblemKind.TOO_MANY_ALIASES, message, span)
         raise _StopReading
 
     def _check_depth(self, depth: int, start: int) -> None:
         if depth > self.limits.depth:
-            self._report(ProblemKind.TOO_DEEP, self._too_deep(), Span(start, start + 1))
+            self.problems.too_deep(start)
             raise _StopReading
-
-    def _too_deep(self) -> str:
-        return f"more than {self.limits.depth} mappings and lists inside each other"
-
-    def _refused(self, error: yaml.YAMLError) -> None:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        start = min(mark.index if mark is not None else 0, len(self.text))
-        message = getattr(error, "problem", None) or str(error)
-        if _TOO_DEEP_FOR_LIBYAML in message:
-            self._report(ProblemKind.TOO_DEEP, self._too_deep(), Span(start, start + 1))
-            return
-        for jargon, words in _IN_PLAIN_WORDS.items():
-            message = message.replace(jargon, words)
-        context = getattr(error, "context_mark", None)
-        if context is not None and context.line != getattr(mark, "line", None):
-            message += f", in what begins at line {context.line + 1}"
-        self._report(ProblemKind.SYNTAX, message, Span(start, token_end(self.text, start)), _usual_cause(message))
-
-    def _report(
-        self, kind: ProblemKind, message: str, span: Span, remedy: str | None = None, related: tuple[Span, ...] = ()
-    ) -> None:
-        if self._is_wanted(kind):
-            self.problems.append(Problem(kind=kind, message=message, span=span, help=remedy, related=related))
-
-    def _is_wanted(self, kind: ProblemKind) -> bool:
-        return sum(problem.kind is kind for problem in self.problems) < self.limits.problems
 
     # Places
 
@@ -425,9 +385,6 @@ class _Composer:
     def _span_in(self, pair: _Pair, side: int) -> Span:
         return self.alias_spans.get((id(pair), side)) or _span(pair[side])
 
-    def _line(self, offset: int) -> int:
-        return self.text.count("\n", 0, offset) + 1
-
 
 def _span(written: Any) -> Span:
     """Where an event or a node is written."""
@@ -437,7 +394,3 @@ def _span(written: Any) -> Span:
 def _mark_at(mark: Any, index: int) -> Any:
     """A mark of either parser, elsewhere; only its offset is used."""
     return yaml.Mark(mark.name, index, mark.line, mark.column, None, 0)
-
-
-def _usual_cause(message: str) -> str | None:
-    return next((cause for sign, cause in _USUAL_CAUSES.items() if sign in message), None)
