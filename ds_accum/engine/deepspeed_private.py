@@ -305,16 +305,13 @@ def end_step(engine: Any) -> None:
         engine._running_engine_step = False
 
 
-def backward_reaches(loss: torch.Tensor) -> bool:
-    """Whether the backward under way passes through a loss; True where torch does not say, or may not know.
-
-    torch does not count the node that a backward begins at: then those below it are executed.
-    """
-    executes = getattr(torch._C, "_will_engine_execute_node", None)
-    if executes is None or loss.grad_fn is None:
-        return True
-    nodes = [loss.grad_fn, *(node for node, _ in loss.grad_fn.next_functions if node is not None)]
-    return any(executes(node) for node in nodes)
+def is_backward_of_an_engine() -> bool:
+    """Whether DeepSpeed knows the backward under way as one that an engine began; since 0.19.6 it does."""
+    try:
+        from deepspeed.runtime.engine import _ENGINE_BACKWARD_GRAPH_TRACKER as TRACKER
+    except ImportError:
+        return False
+    return bool(TRACKER.is_current_graph_registered())
 
 
 def start_of_backward(engine: Any) -> None:

@@ -55,6 +55,12 @@ def _each(owners: tuple[str, ...], name: str, why: str, *since_until: Version) -
 PRIVATE_NAMES: tuple[PrivateName, ...] = (
     # --- modules ---
     PrivateName("deepspeed.runtime.engine", "DeepSpeedEngine", "the class that the engine extends"),
+    PrivateName(
+        "deepspeed.runtime.engine",
+        "_ENGINE_BACKWARD_GRAPH_TRACKER",
+        "tells a backward of another engine's from a bare one",
+        (0, 19, 6),
+    ),
     PrivateName("deepspeed.constants", "default_pg_timeout", "the watchdog speaks before a process group fails"),
     PrivateName("deepspeed.runtime.pipe.engine", "PipelineEngine", "refused"),
     PrivateName("deepspeed.runtime.base_optimizer", "DeepSpeedOptimizer", "tells wrappers from torch's optimizers"),

@@ -87,6 +87,9 @@ class EngineState:
     scaled: bool = False
     """Whether the next backward is one of a loss that `scale` returned."""
 
+    passed_through: bool = False
+    """Whether the backward under way is another engine's, and leaves gradients here all the same."""
+
     opened_for: tuple[int, ...] = ()
     """What the batch was made of when the window was opened."""
 
@@ -140,5 +143,5 @@ class EngineState:
         self.agreement = self.declared = self.gathering = self.totals = None
         self.skip_reason = self.failure = None
         self.fingerprint = self.bare_seed = None
-        self.scaled = self.reduced = False
+        self.scaled = self.reduced = self.bare_seeded = self.passed_through = False
         self.unsynchronized = 0

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine import opening
 from ds_accum.engine.counting import as_count, denominator_of
+from ds_accum.engine.graphs import backward_reaches
 from ds_accum.engine.losses import SeenLoss
+from ds_accum.engine.passing_through import passes_through
 from ds_accum.engine.scalars import scalar
 from ds_accum.engine.window import MicroBatch
 from ds_accum.errors import CountError
@@ -78,7 +79,7 @@ def take_in_bare(engine: TokenWeightedEngine) -> Tensor:
             remedy="engine.backward(loss, num_tokens=n), or engine.scale(loss, num_tokens=n).backward()",
         )
     # A loss that nobody holds any more is asked for afterwards: whether its seed has come to it.
-    if pending.loss.tensor is not None and not private.backward_reaches(pending.loss.tensor):
+    if pending.loss.tensor is not None and not backward_reaches(pending.loss.tensor):
         raise not_the_loss()
     dtype = pending.loss.value.dtype
     if dtype in (torch.float16, torch.bfloat16):
@@ -92,6 +93,8 @@ def seed_bare_backward(engine: TokenWeightedEngine, gradient: Tensor) -> Tensor:
     if engine._running_engine_backward or state.scaled:
         return gradient
     if state.bare_seed is None:
+        if passes_through(engine):
+            return gradient
         # DeepSpeed announces the first backward of a forward's output alone.
         raise CountError(
             "loss.backward() was called once more on an output whose backward has been, or was refused",

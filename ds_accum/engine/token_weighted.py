@@ -36,6 +36,12 @@ from ds_accum.engine.guards.zeroing import check_zeroing
 from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
+from ds_accum.engine.passing_through import (
+    check_parameters_are_frozen,
+    is_of_another_engine,
+    passes_through,
+    propagating,
+)
 from ds_accum.engine.refused_calls import require_no_sync_works, require_torch_style_backward
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.state import EngineState
@@ -125,7 +131,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
         hook = on_gradient(full, lambda gradient: seed.to(gradient.dtype).expand_as(gradient))
         try:
-            returned: Tensor = super().backward(full, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
+            with propagating(self):
+                returned: Tensor = super().backward(full, retain_graph=retain_graph, scale_wrt_gas=scale_wrt_gas)
         except BaseException as error:
             self._accumulation.failure = error
             raise
@@ -284,6 +291,9 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         state = self._accumulation
         if not self._running_engine_backward:
             if not state.scaled and state.bare_seed is None:
+                if passes_through(self):
+                    self._let_pass()
+                    return
                 require_torch_style_backward(self)
                 self._check_before_backward()
                 with watched(self, "backward"):
@@ -300,6 +310,10 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def _backward_epilogue(self) -> None:
         state = self._accumulation
+        if state.passed_through:
+            super()._backward_epilogue()
+            state.passed_through = False
+            return
         state.events.add("backward")
         super()._backward_epilogue()
         end_bare_backward(self)
@@ -316,7 +330,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def allreduce_gradients(self, *arguments: Any, **options: Any) -> None:
         """As DeepSpeed's, noted."""
-        if self.zero_optimization_partition_gradients() or self.is_gradient_accumulation_boundary():
+        partitions = self.zero_optimization_partition_gradients()
+        if not self._accumulation.passed_through and (partitions or self.is_gradient_accumulation_boundary()):
             self._accumulation.events.add("reduce")
         self._accumulation.reducing = True
         try:
@@ -351,6 +366,18 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             return super()._take_model_step(*arguments, **options)
 
     # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _let_pass(self) -> None:
+        """A backward that is none of this engine's goes through its model: nothing to prepare, count or reduce."""
+        state = self._accumulation
+        if not is_of_another_engine(self):
+            return
+        # The forward was for that one: it leaves no count here.
+        state.pending.clear()
+        if not check_parameters_are_frozen(self):
+            # As DeepSpeed does it, for whoever has the misuse only counted.
+            state.passed_through = self._manual_backward_expected = True
+            super()._backward_prologue()
 
     def _gather_before_the_last_backward(self) -> None:
         """Sends the window's totals on their way where this backward is known to be the last."""
