@@ -161,7 +161,7 @@ def _scaled(
 
 
 def _totals(world: int, moment: Moment) -> Iterator[CollectiveCount]:
-    """What ds-accum's own exchange is there (ds_accum/engine/totals.py)."""
+    """What ds-accum's own exchange is there (ds_accum/engine/exchange.py)."""
     if world <= _MOST_RANKS_GATHERED:
         yield CollectiveCount(kind="all-gather", moment=moment, calls=1.0, bytes=float(_TOTALS_BYTES))
     else:

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ds_accum.engine.totals import WindowTotals, gather
+from ds_accum.engine.exchange import AGREEING, DECLARING, Exchange
+from ds_accum.engine.totals import WindowTotals
 
-__all__ = ["Agreement", "constant_after", "constant_near", "power_of_two_near"]
+__all__ = ["Agreement", "constant_after", "constant_near", "declared_total", "power_of_two_near"]
 
 
 def power_of_two_near(number: float) -> float:
@@ -50,17 +51,35 @@ class Agreement:
     """
 
     def __init__(self, num_tokens: Tensor, group: Any) -> None:
-        counts, self._work = gather(num_tokens.reshape(1), group)
-        self._counts = counts.view(-1)
+        self._exchange = Exchange.of_count(AGREEING, num_tokens, group)
 
     def drop(self) -> None:
-        """Ends the exchange without an answer; every rank has to."""
-        self._work.wait()
+        """Ends the exchange without an answer. Other ranks may have exchanged something else in it."""
+        self._exchange.wait()
 
-    def constant(self, *, micro_batches: float) -> Tensor:
-        """D for windows of so many micro-batches, as in `constant_after`: a float64 scalar on the device."""
-        self._work.wait()
-        near = (self._counts.mean() * micro_batches).clamp(min=1.0)
+    def constant(self, *, micro_batches: float, at_least: float = 1.0) -> Tensor:
+        """D for windows of so many micro-batches, as in `constant_after`: a float64 scalar on the device.
+
+        `at_least` is what the last window asks for: in float16 a constant that is too small overflows where the first
+        micro-batch is an exception. A rank that comes late takes the constant that the others have opened with.
+        """
+        self._exchange.wait()
+        said, opened = self._exchange.said(AGREEING), self._exchange.constant()
+        near = (said.total / said.ranks * micro_batches).clamp(min=1.0)
         power = torch.pow(2.0, torch.round(torch.log2(near)))
-        even = (self._counts == self._counts[0]).all() & (self._counts[0] > 0)
-        return torch.where(even, self._counts[0] * micro_batches, power)
+        even = (said.smallest == said.largest) & (said.largest > 0)
+        agreed = torch.where(even, said.largest * micro_batches, power).clamp(min=at_least)
+        return torch.where(opened > 0, opened, agreed)
+
+
+def declared_total(num_tokens: Tensor, group: Any, *, may_agree: bool) -> Tensor:
+    """The sum of what every rank declares for the coming window: a float64 scalar on the device.
+
+    `may_agree`: another rank may have begun to agree on a constant before it declares, so that it comes one exchange
+    later. Only then the host waits.
+    """
+    while True:
+        exchange = Exchange.of_count(DECLARING, num_tokens, group)
+        exchange.wait()
+        if not may_agree or not exchange.is_met_by_agreement():
+            return exchange.said(DECLARING).total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepspeed import comm
 from torch import Tensor
@@ -16,7 +16,7 @@ from ds_accum.errors import AccumulationError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["expected_micro_batches", "needs_agreement", "open_window", "sum_over_ranks"]
+__all__ = ["expected_micro_batches", "may_agree", "needs_agreement", "open_window"]
 
 
 def expected_micro_batches(engine: TokenWeightedEngine) -> float:
@@ -26,12 +26,18 @@ def expected_micro_batches(engine: TokenWeightedEngine) -> float:
 
 
 def needs_agreement(engine: TokenWeightedEngine) -> bool:
-    """Whether the ranks have to agree on the constant of the window that is about to open.
+    """Whether the ranks have to agree on the constant of the window that is about to open."""
+    state = engine._accumulation
+    return not state.window.is_open and state.declared is None and may_agree(engine)
+
+
+def may_agree(engine: TokenWeightedEngine) -> bool:
+    """Whether ranks agree on the constant of a window that they don't declare; the same on every rank.
 
     In float16 they do so for each window, because a constant far from its tokens costs range.
     """
     state = engine._accumulation
-    if state.window.is_open or state.declared is not None or not state.window.by_token:
+    if not state.window.by_token or state.needs_look_ahead:
         return False
     if state.next_constant is None:
         return state.settings.initial_tokens is None
@@ -60,15 +66,8 @@ def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
         return state.declared.clamp(min=1.0) / state.divisor
     if needs_agreement(engine):
         agreement = state.agreement or Agreement(num_tokens, state.group)
-        return agreement.constant(micro_batches=micro_batches)
+        return agreement.constant(micro_batches=micro_batches, at_least=state.next_constant or 1.0)
     if state.next_constant is not None:
         return scalar(state.next_constant, state.device)
     assert state.settings.initial_tokens is not None
     return scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
-
-
-def sum_over_ranks(number: Tensor, group: Any) -> Tensor:
-    """The sum of one number a rank, a float64 scalar on the device."""
-    total = number.clone()
-    comm.all_reduce(total, group=group)
-    return total

@@ -16,23 +16,11 @@ from typing import TYPE_CHECKING
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.graphs import leaves_parameters_out
-from ds_accum.engine.guards.reporting import report_misuse, where_in_window
-from ds_accum.errors import MisuseError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = [
-    "TrainedByAnotherEngineError",
-    "check_parameters_are_frozen",
-    "is_of_another_engine",
-    "passes_through",
-    "propagating",
-]
-
-
-class TrainedByAnotherEngineError(MisuseError):
-    """Another engine's backward leaves gradients in this engine's parameters."""
+__all__ = ["is_of_another_engine", "passes_through", "propagating"]
 
 
 _propagating: weakref.WeakSet[TokenWeightedEngine] = weakref.WeakSet()
@@ -63,18 +51,3 @@ def is_of_another_engine(engine: TokenWeightedEngine) -> bool:
     if any(other is not engine for other in _propagating):
         return True
     return private.is_backward_of_an_engine() and not engine._running_engine_backward
-
-
-def check_parameters_are_frozen(engine: TokenWeightedEngine) -> bool:
-    """In another engine's backward: returns whether this engine's parameters take no gradient of it, as they must."""
-    if not any(parameter.requires_grad for parameter in engine._accumulation.parameters):
-        return True
-    report_misuse(
-        engine,
-        TrainedByAnotherEngineError(
-            f"the backward of another engine passes through this one {where_in_window(engine)}, and would leave its "
-            "gradients in this engine's parameters, with no token to weigh them by",
-            remedy="freeze them around that forward and backward: engine.module.requires_grad_(False), then True",
-        ),
-    )
-    return False

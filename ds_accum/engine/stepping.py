@@ -40,9 +40,12 @@ def totals_of(engine: TokenWeightedEngine) -> WindowTotals:
     state = engine._accumulation
     micro_batches = state.window.micro_batches
     if state.gathering is None or state.gathering.micro_batches != micro_batches:
-        state.gathering, state.totals = Gathering(state.window.record(), state.group, micro_batches), None
-    if state.totals is None:
+        state.gathering, state.totals = None, None
+    while state.totals is None:
+        state.gathering = state.gathering or Gathering(state.window.record(), state.group, micro_batches)
         state.totals = state.gathering.wait()
+        if state.totals is None:
+            state.gathering = None  # it met a rank that was still opening its window
     return state.totals
 
 
@@ -185,6 +188,8 @@ def flush(engine: TokenWeightedEngine) -> bool:
     """Applies the incomplete window now; returns whether there was one. Every rank has to call it."""
     state = engine._accumulation
     if not totals_of(engine).micro_batches:
+        if state.agreement is not None:
+            state.agreement.drop()
         state.gathering = state.totals = state.agreement = state.declared = None
         return False
     checked_totals(engine)

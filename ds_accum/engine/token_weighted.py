@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
-from ds_accum.engine.constant import Agreement
+from ds_accum.engine.constant import Agreement, declared_total
 from ds_accum.engine.counting import as_count
 from ds_accum.engine.events import Event
 from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
@@ -31,17 +31,13 @@ from ds_accum.engine.guards.leaving import warn_if_left_open
 from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
 from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
+from ds_accum.engine.guards.sharing import check_parameters_are_frozen
 from ds_accum.engine.guards.updating import check_update
 from ds_accum.engine.guards.zeroing import check_zeroing
 from ds_accum.engine.holding_back import reduce_held_back
 from ds_accum.engine.losses import SeenLoss, in_float32, is_scalar_loss, loss_in, on_gradient
 from ds_accum.engine.overriding import overriding
-from ds_accum.engine.passing_through import (
-    check_parameters_are_frozen,
-    is_of_another_engine,
-    passes_through,
-    propagating,
-)
+from ds_accum.engine.passing_through import is_of_another_engine, passes_through, propagating
 from ds_accum.engine.refused_calls import require_no_sync_works, require_torch_style_backward
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.state import EngineState
@@ -159,7 +155,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """Declares how many tokens this rank will count in the whole coming window (look-ahead).
 
         Every weight is then final at once: what optimizers need that use gradients before the step (Muon). What then
-        comes is compared with it at the boundary. Every rank has to call it; the numbers travel during the forward.
+        comes is compared with it at the boundary. Every rank has to call it, and waits there for the others.
 
         Raises AccumulationError inside a window, and for a window that is declared already.
         """
@@ -172,11 +168,13 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 else "begin_window was called twice before the first micro-batch of the window",
                 remedy="call it once, before the window's first forward",
             )
-        if state.agreement is not None:
-            # A forward has begun to agree on a constant that the declaration gives.
-            state.agreement.drop()
-            state.agreement = None
-        state.declared = opening.sum_over_ranks(as_count(num_tokens, state.device), state.group)
+        count = as_count(num_tokens, state.device)
+        with watched(self, "begin_window"):
+            if state.agreement is not None:
+                # A forward has begun to agree on a constant that the declaration gives.
+                state.agreement.drop()
+                state.agreement = None
+            state.declared = declared_total(count, state.group, may_agree=opening.may_agree(self))
 
     def flush(self) -> bool:
         """Applies the incomplete last window now, exactly; the next window is whole again. Every rank has to call it.

@@ -3,10 +3,8 @@
     gathering = Gathering(record, group, micro_batches)   # started before the last backward, 64 bytes a rank
     totals = gathering.wait()                             # after it: the host reads the window's numbers, once
 
-Up to 1,024 ranks it is an all-gather, so that each rank's own part is known. Beyond that it is two all-reduces: one
-adds up tokens, losses, micro-batches and losses that are not finite (32 bytes a rank), one finds the extremes of the
-rest and of the number of micro-batches (64 bytes a rank). Every check is made from them as well; only which rank it was
-is not known, and `per_rank` is None.
+Above 1,024 ranks the exchange adds up on its way. Every check is made from that as well; only which rank it was is not
+known, and `per_rank` is None.
 """
 
 from __future__ import annotations
@@ -16,31 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from deepspeed import comm
 from torch import Tensor
 
-__all__ = ["EMPTY_RECORD", "RECORD_FIELDS", "Gathering", "RankTotals", "WindowTotals", "extremes_of", "gather"]
+from ds_accum.engine.exchange import EXTREMES, HIGHEST, SUMS, Exchange
 
-RECORD_FIELDS = (
-    "num_tokens",
-    "loss_sum",
-    "nonfinite",
-    "micro_batches",
-    "constant",
-    "largest",
-    "smallest",
-    "smallest_filled",
-)
-"""What each rank contributes, as float64: 64 bytes. The first four add up; of the last five, extremes count."""
-
-EMPTY_RECORD = (0.0, 0.0, 0.0, 0.0, math.nan, math.nan, math.nan, math.nan)
-"""What a rank without a micro-batch contributes: it changes no sum, and what is no number is no extreme."""
-
-_MOST_RANKS_GATHERED = 1024
-
-_SUMS, _EXTREMES, _HIGHEST = slice(0, 4), slice(3, 8), slice(3, 6)
-"""Of a record's fields, those that are added up, and those of which the smallest and the largest count."""
+__all__ = ["Gathering", "RankTotals", "WindowTotals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +73,9 @@ class WindowTotals:
         columns = list(zip(*records, strict=True))
         known = [[number for number in column if not math.isnan(number)] for column in columns]
         return cls.of_reduced(
-            [sum(column) for column in columns[_SUMS]],
-            [max(column, default=-math.inf) for column in known[_HIGHEST]],
-            [min(column, default=math.inf) for column in known[_EXTREMES]],
+            [sum(column) for column in columns[SUMS]],
+            [max(column, default=-math.inf) for column in known[HIGHEST]],
+            [min(column, default=math.inf) for column in known[EXTREMES]],
             per_rank=tuple(
                 RankTotals(num_tokens=_whole(record[0]), micro_batches=round(record[3])) for record in records
             ),
@@ -159,43 +137,24 @@ class RankTotals:
 
 
 class Gathering:
-    """An exchange of records under way."""
+    """An exchange of what the ranks' windows hold, under way."""
 
     def __init__(self, record: Tensor, group: Any, micro_batches: int) -> None:
         self.micro_batches = micro_batches
         """How many micro-batches of this rank the record holds: one that came later needs another exchange."""
-        self._gathered: Tensor | None = None
-        if comm.get_world_size(group) <= _MOST_RANKS_GATHERED:
-            self._gathered, work = gather(record, group)
-            self._work = [work]
-        else:
-            self._sums, self._extremes = record[_SUMS].clone(), extremes_of(record)
-            self._work = [
-                comm.all_reduce(self._sums, group=group, async_op=True),
-                comm.all_reduce(self._extremes, op=comm.ReduceOp.MAX, group=group, async_op=True),
-            ]
+        self._exchange = Exchange(record, group)
 
-    def wait(self) -> WindowTotals:
-        """The totals, read on the host once every rank has contributed."""
-        for work in self._work:
-            work.wait()
-        if self._gathered is not None:
-            return WindowTotals.of(self._gathered.tolist())
-        both = torch.cat((self._sums, self._extremes)).tolist()
-        sums, highest, lowest = both[:4], both[4:7], both[7:]
-        return WindowTotals.of_reduced(sums, highest, [-number for number in lowest])
+    def wait(self) -> WindowTotals | None:
+        """The totals, read on the host once every rank has contributed.
 
-
-def extremes_of(record: Tensor) -> Tensor:
-    """What the maximum over all ranks is taken of, [8]: where the highest counts, and the negatives of all extremes."""
-    extremes = torch.cat((record[_HIGHEST], -record[_EXTREMES]))
-    return extremes.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-
-
-def gather(vector: Tensor, group: Any) -> tuple[Tensor, Any]:
-    """Every rank's vector, as the rows of a matrix, once the work beside it has been waited for."""
-    gathered = vector.new_empty(comm.get_world_size(group), vector.numel())
-    return gathered, comm.all_gather(list(gathered.unbind()), vector, group=group, async_op=True)
+        None where a rank has contributed something else: it opens a window still, and every rank has to gather again.
+        """
+        self._exchange.wait()
+        if self._exchange.rows is None:
+            sums, highest, lowest = self._exchange.reduced()
+            return None if lowest[0] < 0 else WindowTotals.of_reduced(sums, highest, lowest)
+        records = self._exchange.rows.tolist()
+        return None if any(record[3] < 0 for record in records) else WindowTotals.of(records)
 
 
 def _whole(number: float) -> int | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ds_accum.engine.totals import EMPTY_RECORD
+from ds_accum.engine.exchange import EMPTY_RECORD
 
 __all__ = ["AccumulationWindow", "MicroBatch"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ds_accum.engine import totals
+from ds_accum.engine import exchange, totals
 from ds_accum.engine.constant import Agreement
 
 Arguments = dict[str, Any]
@@ -17,7 +17,7 @@ Arguments = dict[str, Any]
 
 def gather(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     """The totals of one record a rank, with as many ranks gathered at most as the arguments say."""
-    totals._MOST_RANKS_GATHERED = arguments["most"]  # type: ignore[attr-defined]
+    exchange._MOST_RANKS_GATHERED = arguments["most"]  # type: ignore[attr-defined]
     record = torch.tensor([float(number) for number in arguments["records"][rank]], dtype=torch.float64)
     gathering = totals.Gathering(record, dist.group.WORLD, micro_batches=2)
     found = gathering.wait()

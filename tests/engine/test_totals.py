@@ -13,7 +13,8 @@ pytest.importorskip("deepspeed")
 
 import torch
 
-from ds_accum.engine.totals import EMPTY_RECORD, RECORD_FIELDS, RankTotals, WindowTotals, extremes_of
+from ds_accum.engine.exchange import EMPTY_RECORD, RECORD_FIELDS, extremes_of
+from ds_accum.engine.totals import RankTotals, WindowTotals
 
 #          tokens, loss, nonfinite, micro-batches, constant, largest, smallest, smallest filled
 UNEVEN = ((10.0, 5.0, 0.0, 2.0, 16.0, 7.0, 3.0, 3.0), (4.0, 3.0, 1.0, 2.0, 16.0, 4.0, 0.0, 4.0))

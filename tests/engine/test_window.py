@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
 
-from ds_accum.engine.totals import RECORD_FIELDS  # noqa: E402
+from ds_accum.engine.exchange import RECORD_FIELDS  # noqa: E402
 from ds_accum.engine.window import AccumulationWindow, MicroBatch  # noqa: E402
 
 NAN = float("nan")

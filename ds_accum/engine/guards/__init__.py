@@ -7,6 +7,7 @@
     scaling         the loss scale moves inside a window
     boundaries      backwards that no boundary comes after, or that come after it
     resizing        accumulation or micro-batch size change inside a window
+    sharing         another engine's backward leaves gradients in this one's parameters
     evenness        ranks have different numbers of micro-batches, or weigh by different constants
     saving          a checkpoint is saved or loaded inside a window
     leaving         a window is still open at the end

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ds_accum.engine.exchange import gather
 from ds_accum.engine.guards.reporting import report_misuse
-from ds_accum.engine.totals import gather
 from ds_accum.errors import MisuseError
 
 if TYPE_CHECKING:

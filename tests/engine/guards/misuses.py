@@ -14,7 +14,7 @@ from guards.loop import Loop
 from torch import nn
 from torch.nn.utils import clip_grad_norm_ as clip_imported_early
 
-from ds_accum.engine import totals
+from ds_accum.engine import exchange
 from ds_accum.engine.deepspeed_private import scale_holder
 
 # --- clipping ---------------------------------------------------------------------------------------------------------
@@ -252,17 +252,17 @@ def weigh_by_another_constant_on_rank_1(loop: Loop) -> None:
 
 
 def accumulate_more_on_rank_1_of_many(loop: Loop) -> None:
-    totals._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
+    exchange._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
     accumulate_more_on_rank_1(loop)
 
 
 def accumulate_as_much_on_many_ranks(loop: Loop) -> None:
-    totals._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
+    exchange._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
     accumulate_as_much_everywhere(loop)
 
 
 def weigh_by_another_constant_on_rank_1_of_many(loop: Loop) -> None:
-    totals._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
+    exchange._MOST_RANKS_GATHERED = 1  # type: ignore[attr-defined]
     weigh_by_another_constant_on_rank_1(loop)
 
 
