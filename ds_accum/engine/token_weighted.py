@@ -174,6 +174,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
                 # A forward has begun to agree on a constant that the declaration gives.
                 state.agreement.drop()
                 state.agreement = None
+            state.pending.clear()
             state.declared = declared_total(count, state.group, may_agree=opening.may_agree(self))
 
     def flush(self) -> bool:
