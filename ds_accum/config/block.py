@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 BLOCK = "ds_accum"
 
@@ -34,7 +34,16 @@ class Counting(_Strict):
     an error at the first batch, because a wrong guess would be silent."""
 
     loss_mask: Annotated[str, Field(min_length=1)] | None = None
-    """Key or dotted path of a mask whose non-zero positions count, instead of the labels."""
+    """Key or dotted path of a mask whose non-zero positions count, instead of the labels; as they are, so without
+    `shift`."""
+
+    @model_validator(mode="after")
+    def _mask_is_not_shifted(self) -> Counting:
+        if self.loss_mask is not None and self.shift is not None:
+            raise ValueError(
+                "must have shift or loss_mask, not both: a mask counts as it is, so shift it where the batch is made"
+            )
+        return self
 
 
 def _reason(text: str) -> str:
@@ -69,7 +78,7 @@ class DSAccumBlock(_Strict):
     counting: Counting = Field(default_factory=Counting)
     """Which tokens count."""
 
-    initial_tokens: Annotated[int, Field(ge=1)] | None = None
+    initial_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Expected counted tokens per rank and micro-batch in the first window; None: agreed by one collective."""
 
     on_misuse: Literal["raise", "warn", "count"] = "raise"

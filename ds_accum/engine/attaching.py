@@ -60,7 +60,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
     private.undo_the_step_of_initialization(engine.optimizer)
     engine.__dict__["_accumulation"] = state
     engine.__class__ = _token_weighted(type(engine))
-    watch_events(engine, engine._on_event)
+    state.watching = watch_events(engine, engine._on_event)
     watch_clipping(engine)
     watch_exit(engine)
     state.watchdog = watch_hangs(engine)

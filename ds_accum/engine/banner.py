@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ds_accum.engine import deepspeed_private as private
+
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
@@ -25,7 +27,7 @@ def banner(engine: TokenWeightedEngine) -> str:
     notes = [f"weight carried by the {state.carrier.name}"]
     if state.needs_look_ahead:
         notes.append("begin_window needed, for Muon")
-    if engine.gradient_clipping() <= 0 and state.carrier.at_reduction and settings.report_norm != "always":
+    if not private.takes_norm(engine, always=settings.report_norm == "always"):
         notes.append("not checked: gradients that are not finite, as no norm is taken")
     return f"ds-accum {__version__} on ZeRO {int(engine.zero_optimization_stage())}: {what}; {'; '.join(notes)}"
 

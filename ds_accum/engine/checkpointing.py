@@ -55,6 +55,7 @@ def give_up_window(engine: TokenWeightedEngine) -> None:
     state = engine._accumulation
     drop_held_back(engine)
     is_open = state.window.is_open or state.failure is not None
+    state.pending.clear()
     state.start_window()
     if is_open:
         with inside_step(state), state.carrier.skipping():

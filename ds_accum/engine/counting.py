@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class PendingCount:
     """What the model divides its loss by where that is not `num_tokens`: Hugging Face's `num_items_in_batch`."""
 
     positions: int | None = None
-    """Labels in the batch, counted or not, which no count can exceed; None where it has none."""
+    """Labels in the batch, or places in its loss mask, counted or not: more than a loss is over; None without any."""
 
     loss: SeenLoss | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
@@ -97,13 +98,15 @@ class TokenCounter:
 
     def check_against(
         self, pending: PendingCount, output: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any], *, reduction: str
-    ) -> None:
+    ) -> bool:
         """Compares a count with the loss that it is for, as far as the model's output allows. Reads from the device.
+
+        Returns whether that was all that can be compared; a micro-batch without a counted token leaves it to the next.
 
         Raises CountError for settings that the loss contradicts, and for more tokens than `num_items_in_batch`.
         """
         if pending.num_tokens is None or pending.loss is None or self._user_counter is not None:
-            return
+            return True
         if pending.denominator is not None:
             counted, told = float(pending.num_tokens), float(pending.denominator)
             if counted > told:
@@ -112,12 +115,12 @@ class TokenCounter:
                     f"num_items_in_batch = {told:.0f} for the whole step",
                     remedy="count what the model counts: ds_accum.counting, or a token_counter",
                 )
-            return
+            return True
         arguments = self._arguments(inputs, kwargs)
         labels, logits = _value_at(arguments, self._counting.labels), logits_in(output)
         by_labels = self._counting.loss_mask is None and arguments.get("shift_labels") is None
         if by_labels and self._shift is not None and isinstance(labels, Tensor) and logits is not None:
-            check_first_loss(
+            return check_first_loss(
                 pending.loss.value,
                 logits,
                 labels,
@@ -125,6 +128,7 @@ class TokenCounter:
                 reduction=reduction,
                 ignore_index=self._counting.ignore_index,
             )
+        return True
 
     def _counted(self, inputs: Sequence[Any], kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> PendingCount:
         if self._user_counter is not None:
@@ -150,7 +154,11 @@ class TokenCounter:
         return PendingCount(_number_of(labels != self._counting.ignore_index, self._device))
 
     def _positions(self, arguments: Mapping[str, Any]) -> int | None:
-        """How many labels there are: a shape, which the host knows."""
+        """How many labels there are, or places in the mask: a shape, which the host knows."""
+        mask_path = self._counting.loss_mask
+        if mask_path is not None:
+            mask = _value_at(arguments, mask_path)
+            return mask.numel() if isinstance(mask, Tensor) else None
         for labels in (arguments.get("shift_labels"), _value_at(arguments, self._counting.labels)):
             if isinstance(labels, Tensor):
                 return labels.numel()
@@ -209,6 +217,15 @@ class PendingCounts:
             )
         return pending
 
+    def begin_window(self) -> None:
+        """Forgets the forwards of the window that has ended: all whose loss nobody holds any more, to propagate it."""
+        live = (
+            [] if self._more else [one for one in self._waiting if one.loss is not None and one.loss.tensor is not None]
+        )
+        self.clear()
+        for pending in live:
+            self.add(pending)
+
     def clear(self) -> None:
         """Forgets every forward: their loss was propagated back with a count of its own, or never will be."""
         self._waiting.clear()
@@ -223,7 +240,8 @@ class PendingCounts:
             return
         if self._positions and float(num_tokens) > self._positions:
             raise CountError(
-                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} labels, counted or not",
+                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} labels, or places in its "
+                "loss mask, counted or not",
                 remedy="pass how many tokens this loss is over on this rank: not those of the window, nor of all ranks",
             )
 
@@ -242,13 +260,13 @@ def as_count(number: int | float | Tensor, device: torch.device) -> Tensor:
         if number.device.type == "cpu":
             return as_count(number.item(), device)
         return number.detach().reshape(()).to(device=device, dtype=torch.float64)
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if isinstance(number, bool) or not isinstance(number, int | float | Number):
         raise CountError(
             f"num_tokens is a {type(number).__name__}", remedy="pass the number of tokens that the loss counts"
         )
     if not 0 <= number < float("inf"):
         raise CountError(f"num_tokens is {number}", remedy="pass how many tokens the loss counts, 0 or more")
-    return scalar(number, device)
+    return scalar(float(number), device)
 
 
 def denominator_of(

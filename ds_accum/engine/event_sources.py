@@ -1,41 +1,63 @@
 """Events of a step, as DeepSpeed's optimizer wrappers come to them: each says what it does before it does it.
 
-What is wrapped are attributes of one instance, each once; what DeepSpeed does inside is left as it is.
+What is wrapped are attributes of one instance, each once, until the engine is destroyed; what DeepSpeed does inside is
+left as it is.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.events import Event
+from ds_accum.engine.overriding import overriding
 
 __all__ = ["updates_a_step", "watch_events"]
 
 
-def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> None:
-    """Has the optimizer say, before it does it: the event, and the call that it is."""
-    optimizer = engine.optimizer
+def watch_events(engine: Any, on_event: Callable[[Event, str], None]) -> ExitStack:
+    """Has the optimizer say, before it does it: the event, and the call that it is. `on_event` is a bound method.
+
+    Returns what ends it; it ends as well when nobody holds the engine any more, whose optimizer may live on.
+    """
+    optimizer, watching, method = engine.optimizer, ExitStack(), weakref.WeakMethod(on_event)
+
+    def say(event: Event, call: str) -> None:
+        listening = method()
+        if listening is not None:
+            listening(event, call)
+
     for event, name in _EVENTS[private.kind_of(optimizer)]:
         if hasattr(optimizer, name):
-            setattr(optimizer, name, _saying(on_event, event, name, getattr(optimizer, name)))
+            saying = _saying(say, event, name, getattr(optimizer, name))
+            watching.enter_context(overriding(optimizer, **{name: saying}))
     steps_under_way: list[str] = []
     if private.kind_of(optimizer) != "torch":
         # Before a wrapper touches its gradients, which it does long before the optimizer inside steps.
-        optimizer.step = _saying(on_event, "step", "step", optimizer.step, steps_under_way)
+        saying = _saying(say, "step", "step", optimizer.step, steps_under_way)
+        watching.enter_context(overriding(optimizer, step=saying))
 
     def update(*_: Any) -> None:
         if not steps_under_way:
-            on_event("step", "optimizer.step()")
-        on_event("update", "optimizer.step()")
+            say("step", "optimizer.step()")
+        say("update", "optimizer.step()")
 
-    basic = getattr(engine, "basic_optimizer", None) or optimizer
-    # ZeRO-3 with a part of its optimizer offloaded has one for either side.
-    for stepped in (basic, getattr(optimizer, "backup_optimizer", None)):
-        if stepped is not None and hasattr(stepped, "register_step_pre_hook"):
-            stepped.register_step_pre_hook(update)
+    # What the loop may hold; what a wrapper steps, which is another one for Adagrad; and ZeRO-3 with a part of its
+    # optimizer offloaded has one for either side.
+    inside = getattr(optimizer, "optimizer", None)
+    stepped = (
+        getattr(engine, "basic_optimizer", None) or optimizer,
+        inside,
+        getattr(optimizer, "backup_optimizer", None),
+    )
+    for one in {id(one): one for one in stepped}.values():
+        if one is not None and hasattr(one, "register_step_pre_hook"):
+            watching.callback(one.register_step_pre_hook(update).remove)
+    return watching
 
 
 def updates_a_step(optimizer: Any) -> int:

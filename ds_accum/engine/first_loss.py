@@ -6,8 +6,9 @@
 
 Wrong counts are silent: training goes on with weights that are a little off. Where the model returns its logits beside
 the loss, the four losses that settings can mean (shift or not, mean or sum) are computed once, from a few megabytes at
-a time; if the loss is one of them but not the declared one, the settings are wrong. A loss that is none of them (label
-smoothing, an auxiliary term) proves nothing.
+a time; if the loss is one of them but not the declared one, the settings are wrong. In an untrained model all means are
+near the logarithm of the vocabulary's size: a loss in float32 is compared to its own rounding. A loss that is none of
+them (label smoothing, an auxiliary term) proves nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ds_accum.errors import CountError
 __all__ = ["check_first_loss", "logits_in"]
 
 _CHUNK_BYTES = 64 * 1024 * 1024
-_SAME, _OTHER = 2e-3, 1e-2
-"""Relative differences up to which two losses are the same, and from which they are not."""
+_SAME, _OTHER = {True: 2e-5, False: 2e-3}, {True: 1e-4, False: 1e-2}
+"""Relative differences up to which two losses are the same, and from which they are not: of one in float32, or less."""
 
 
 def logits_in(output: Any) -> Tensor | None:
@@ -40,26 +41,26 @@ def logits_in(output: Any) -> Tensor | None:
 
 def check_first_loss(
     loss: Tensor, logits: Tensor, labels: Tensor, *, shift: bool, reduction: str, ignore_index: int
-) -> None:
+) -> bool:
     """Raises CountError if the loss is what other settings of `shift` and `loss_reduction` describe, and not these.
 
-    `logits` are [B, T, V], `labels` [B, T]; `reduction` is "mean" or "sum".
+    `logits` are [B, T, V], `labels` [B, T]; `reduction` is "mean" or "sum". Returns whether any token counts.
     """
     if labels.shape != logits.shape[:2] or labels.shape[1] < 2:
-        return
-    given = float(loss.detach())
+        return True
+    given, is_precise = float(loss.detach()), loss.dtype not in (torch.float16, torch.bfloat16)
     candidates: dict[tuple[bool, str], float] = {}
     for shifted in (True, False):
         total, counted = _sum_and_count(logits, labels, shift=shifted, ignore_index=ignore_index)
         if not counted:
-            return
+            return False
         candidates[shifted, "sum"], candidates[shifted, "mean"] = total, total / counted
     declared = candidates[shift, reduction]
-    if _difference(given, declared) < _OTHER:
-        return
-    matching = [settings for settings, value in candidates.items() if _difference(given, value) < _SAME]
+    if _difference(given, declared) < _OTHER[is_precise]:
+        return True
+    matching = [settings for settings, value in candidates.items() if _difference(given, value) < _SAME[is_precise]]
     if len(matching) != 1:
-        return
+        return True
     (actual_shift, actual_reduction) = matching[0]
     raise CountError(
         f"the first loss, {given:.4f}, is the {_description(actual_shift, actual_reduction)}, but the settings say "

@@ -46,7 +46,22 @@ def model_shifts_labels(module: nn.Module) -> bool | None:
     if getattr(config, "is_encoder_decoder", False) or any(name in _UNSHIFTED for name in names):
         return False
     if any("ForCausalLM" in name or name.endswith("LMHeadModel") for name in names):
-        return True
+        return _shifts_under_peft(module)
     if any(part in name for name in names for part in ("ForMaskedLM", "ForTokenClassification")):
         return False
     return None
+
+
+def _shifts_under_peft(module: nn.Module) -> bool | None:
+    """The same for a causal model that PEFT may have put virtual tokens before; None for what else it may do.
+
+    Their labels don't count (peft/peft_model.py, `PeftModelForCausalLM.forward`), and it is one of them that the loss
+    drops: of the batch's own labels all count. Prefix tuning goes another way, through past keys and values.
+    """
+    config = getattr(module, "active_peft_config", None)
+    if not getattr(config, "is_prompt_learning", False):
+        return True
+    kind = str(getattr(getattr(config, "peft_type", None), "value", ""))
+    return {"PREFIX_TUNING": True, "PROMPT_TUNING": False, "P_TUNING": False, "MULTITASK_PROMPT_TUNING": False}.get(
+        kind
+    )

@@ -9,6 +9,7 @@ config's `ds_accum` block; without it the defaults are right. DS_ACCUM_DISABLE=1
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,10 +58,17 @@ def _initialize(
             f"ds_accum.initialize needs torch and deepspeed, and {error.name or error} can't be imported",
             remedy="pip install 'ds-accum[engine]'",
         ) from error
-    if os.environ.get("DS_ACCUM_DISABLE", "") not in ("", "0"):
+    if os.environ.get("DS_ACCUM_DISABLE", "").lower() not in ("", "0", "false", "no", "off"):
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write("ds-accum: off, as DS_ACCUM_DISABLE says: this is DeepSpeed's own engine\n")
         stock: tuple[TokenWeightedEngine, Any, Any, Any] = deepspeed.initialize(*arguments, **options)
         return stock
 
+    if token_counter is not None and not callable(token_counter):
+        raise ConfigError(
+            f"token_counter is a {type(token_counter).__name__}",
+            remedy="pass a function that is called like the model and returns how many tokens count",
+        )
     from ds_accum.engine.attaching import attach
 
     given = options.get("config") or options.get("config_params")

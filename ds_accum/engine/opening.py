@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from deepspeed import comm
 from torch import Tensor
 
-from ds_accum.engine.constant import Agreement, constant_near
+from ds_accum.engine.constant import Agreement, constant_near, declared_total
+from ds_accum.engine.counting import as_count
 from ds_accum.engine.guards.resizing import note_size
 from ds_accum.engine.holding_back import hold_back
 from ds_accum.engine.scalars import scalar
@@ -16,7 +17,7 @@ from ds_accum.errors import AccumulationError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["expected_micro_batches", "may_agree", "needs_agreement", "open_window"]
+__all__ = ["declare_window", "expected_micro_batches", "may_agree", "needs_agreement", "open_window"]
 
 
 def expected_micro_batches(engine: TokenWeightedEngine) -> float:
@@ -71,3 +72,23 @@ def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
         return scalar(state.next_constant, state.device)
     assert state.settings.initial_tokens is not None
     return scalar(constant_near(state.settings.initial_tokens, micro_batches=micro_batches), state.device)
+
+
+def declare_window(engine: TokenWeightedEngine, num_tokens: int | Tensor) -> None:
+    """The total of the coming window, from what each rank declares; forwards that came before belong to no window."""
+    state = engine._accumulation
+    if state.window.is_open or state.declared is not None:
+        number = state.window.micro_batches
+        raise AccumulationError(
+            f"begin_window came after {number} micro-batches of the window"
+            if number
+            else "begin_window was called twice before the first micro-batch of the window",
+            remedy="call it once, before the window's first forward",
+        )
+    count = as_count(num_tokens, state.device)
+    if state.agreement is not None:
+        # A forward has begun to agree on a constant that the declaration gives.
+        state.agreement.drop()
+        state.agreement = None
+    state.pending.clear()
+    state.declared = declared_total(count, state.group, may_agree=may_agree(engine))

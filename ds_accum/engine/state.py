@@ -96,6 +96,9 @@ class EngineState:
     reduced: bool = False
     """Whether the window's last backward has been, with its reduction."""
 
+    stepped_at: int = 0
+    """Micro-batches that the window had when `step` was called last."""
+
     unsynchronized: int = 0
     """Backwards of the window inside `no_sync`."""
 
@@ -115,16 +118,24 @@ class EngineState:
     """Misuses since the last report, by the name of their class."""
 
     watchdog: Watchdog | None = None
+    watching: ExitStack = field(default_factory=ExitStack)
+    """Ends what the optimizer was made to say."""
 
     skipping: ExitStack | None = None
     """Open while a step is taken: whatever is entered makes the optimizer skip it."""
 
     skip_reason: SkipReason | None = None
+    told_of_missed_steps: bool = False
+    """Whether it was told that `step` seems not to be called after each backward."""
+
     told_skips: set[str] = field(default_factory=set)
     """Reasons for skipped steps that were told on stderr."""
 
     late_error: AccumulationError | None = None
     """An error about a step, raised once DeepSpeed has finished with it."""
+
+    refused: AccumulationError | None = None
+    """Why the window can't be applied, whatever comes: only a checkpoint that is loaded gives it up."""
 
     failure: BaseException | None = None
     """What ended a backward of this window early, so that its gradients are incomplete."""
@@ -138,10 +149,11 @@ class EngineState:
     def start_window(self) -> None:
         """Forgets the window that was just applied, skipped or given up."""
         self.window = self.window.next()
-        self.pending.clear()
+        self.pending.begin_window()
         self.events.clear()
         self.agreement = self.declared = self.gathering = self.totals = None
-        self.skip_reason = self.failure = None
+        self.skip_reason = self.failure = self.refused = None
+        self.stepped_at = 0
         self.fingerprint = self.bare_seed = None
         self.scaled = self.reduced = self.bare_seeded = self.passed_through = False
         self.unsynchronized = 0

@@ -15,6 +15,7 @@ from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
+from ds_accum.engine.guards.boundaries import check_window_has_backwards
 from ds_accum.engine.guards.evenness import check_evenness
 from ds_accum.engine.guards.order import check_order
 from ds_accum.engine.guards.replicas import check_replicas
@@ -59,11 +60,14 @@ def checked_totals(engine: TokenWeightedEngine) -> WindowTotals:
     if state.checked is totals:
         return totals  # `flush` asks before its step does
     try:
-        _check_counts(engine, totals)
         check_evenness(engine, totals)
+        check_window_has_backwards(engine, totals)
+        _check_counts(engine, totals)
         _check_declared(engine, totals)
-    except AccumulationError:
+    except AccumulationError as error:
         state.gathering = state.totals = None
+        if not isinstance(error, MisuseError):
+            state.refused = error
         raise
     state.checked = totals
     return totals
@@ -215,14 +219,18 @@ def flush(engine: TokenWeightedEngine) -> bool:
 
 def _check_declared(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     state = engine._accumulation
-    if state.declared is None:
+    if state.declared is None or not state.window.by_token:
         return
-    declared = round(totals.constant * state.divisor)
-    if declared == max(totals.num_tokens or 0, 1):
+    if round(totals.constant * state.divisor) == max(totals.num_tokens or 0, 1):
         return
-    fact = f"begin_window declared {declared} tokens over all ranks, but {totals.num_tokens} came"
+    declared = float(state.declared)
+    fact = f"begin_window declared {declared:g} tokens over all ranks, but {totals.num_tokens} came"
     if state.needs_look_ahead:
-        raise AccumulationError(fact, remedy="declare what the window's micro-batches really count, on every rank")
+        raise AccumulationError(
+            fact,
+            remedy="declare what the window's micro-batches really count, on every rank; load_checkpoint gives this "
+            "window up",
+        )
     warnings.warn(f"{fact}; the step is exact all the same", RuntimeWarning, stacklevel=2)
 
 
@@ -232,7 +240,8 @@ def _check_counts(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
         raise CountError(
             f"the token counts of step {engine.global_steps + 1} add up to {totals.tokens:g}, the smallest being "
             f"{totals.smallest:g}",
-            remedy="pass how many tokens each loss counts: a finite number, 0 or more",
+            remedy="pass how many tokens each loss counts: a finite number, 0 or more; load_checkpoint gives this "
+            "window up",
         )
 
 
@@ -243,7 +252,8 @@ def _error_asked_for(engine: TokenWeightedEngine, reason: SkipReason | None) -> 
     if reason == "no counted token":
         error = EmptyWindowError(
             "no rank has a counted token in the whole window, so the step was skipped",
-            remedy='look at the labels, or set ds_accum.on_empty_window to "skip"',
+            remedy="look at the labels, or at what is counted"
+            + ("" if state.settings.on_empty_window == "skip" else '; ds_accum.on_empty_window "skip" goes on'),
         )
         asked = state.settings.on_empty_window == "raise"
     elif reason == "non-finite loss":

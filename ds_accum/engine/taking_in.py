@@ -95,9 +95,10 @@ def seed_bare_backward(engine: TokenWeightedEngine, gradient: Tensor) -> Tensor:
     if state.bare_seed is None:
         if passes_through(engine):
             return gradient
-        # DeepSpeed announces the first backward of a forward's output alone.
+        # DeepSpeed announces the first backward of a forward's output alone, and looks for it in few types.
         raise CountError(
-            "loss.backward() was called once more on an output whose backward has been, or was refused",
+            "loss.backward() was called once more on an output whose backward has been, or was refused, or on one that "
+            "DeepSpeed does not look into (it knows tensors, tuples, lists and dicts)",
             remedy="engine.backward(loss, num_tokens=n), or another forward",
         )
     state.bare_seeded = True

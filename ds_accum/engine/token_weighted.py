@@ -21,14 +21,14 @@ from torch import Tensor
 
 from ds_accum.engine import checkpointing, opening, stepping
 from ds_accum.engine import deepspeed_private as private
-from ds_accum.engine.constant import Agreement, declared_total
-from ds_accum.engine.counting import as_count
+from ds_accum.engine.constant import Agreement
 from ds_accum.engine.events import Event
-from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_boundary_is_met
+from ds_accum.engine.guards.boundaries import check_backward_is_before_the_boundary, check_step
+from ds_accum.engine.guards.clipping import unwatch_clipping
 from ds_accum.engine.guards.editing import check_gradients, fingerprint
 from ds_accum.engine.guards.hanging import begin_bare_backward, end_bare_backward, watched
 from ds_accum.engine.guards.leaving import warn_if_left_open
-from ds_accum.engine.guards.resizing import check_resizing, check_size, note_size
+from ds_accum.engine.guards.resizing import check_new_size, check_resizing, check_size, note_size
 from ds_accum.engine.guards.saving import check_checkpointing
 from ds_accum.engine.guards.scaling import check_loss_scale
 from ds_accum.engine.guards.sharing import check_parameters_are_frozen
@@ -90,7 +90,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
             on_gradient(loss, partial(seed_bare_backward, self))
         if not state.compared:
             state.compared = True
-            state.counter.check_against(pending, output, inputs, kwargs, reduction=state.settings.loss_reduction)
+            reduction = state.settings.loss_reduction
+            state.compared = state.counter.check_against(pending, output, inputs, kwargs, reduction=reduction)
         state.pending.add(pending)
         return output
 
@@ -122,6 +123,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         self._check_before_backward()
         seed = take_in(self, loss, num_tokens, divided_already=not scale_wrt_gas)
         full = in_float32(loss, self._accumulation.half)
+        if full is loss:
+            full = loss.view_as(loss)  # hooks on the loss itself have their say about the gradient that the seed makes
         self._gather_before_the_last_backward()
         private.start_of_backward(self)
         # Whatever DeepSpeed multiplies the loss by on its way, this is the gradient that it is propagated back with.
@@ -159,23 +162,8 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
         Raises AccumulationError inside a window, and for a window that is declared already.
         """
-        state = self._accumulation
-        if state.window.is_open or state.declared is not None:
-            number = state.window.micro_batches
-            raise AccumulationError(
-                f"begin_window came after {number} micro-batches of the window"
-                if number
-                else "begin_window was called twice before the first micro-batch of the window",
-                remedy="call it once, before the window's first forward",
-            )
-        count = as_count(num_tokens, state.device)
         with watched(self, "begin_window"):
-            if state.agreement is not None:
-                # A forward has begun to agree on a constant that the declaration gives.
-                state.agreement.drop()
-                state.agreement = None
-            state.pending.clear()
-            state.declared = declared_total(count, state.group, may_agree=opening.may_agree(self))
+            opening.declare_window(self, num_tokens)
 
     def flush(self) -> bool:
         """Applies the incomplete last window now, exactly; the next window is whole again. Every rank has to call it.
@@ -198,7 +186,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         """As DeepSpeed's: at the boundary the update, else nothing but counting."""
         if not private.manages_accumulation(self) or self.is_gradient_accumulation_boundary():
             check_size(self)  # before it communicates, as each forward does
-        check_boundary_is_met(self)
+        check_step(self)
         with watched(self, "step"):
             return self._step(*arguments, **options)
 
@@ -212,6 +200,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         except BaseException:
             private.end_step(self)
             raise
+        state.stepped_at = state.window.micro_batches
         error, state.late_error = state.late_error, None
         if error is not None:
             raise error
@@ -244,7 +233,7 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> Any:
         """As DeepSpeed's; a window that was open is given up, unless there is no checkpoint to load."""
-        if self._accumulation.failure is None:
+        if self._accumulation.failure is None and self._accumulation.refused is None:
             check_checkpointing(self, "load_checkpoint")
         checkpointing.check_window_can_be_given_up(self)
         with watched(self, "load_checkpoint", limited=False):
@@ -260,7 +249,11 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         super().zero_grad()
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """As DeepSpeed's; a misuse inside a window. The next window is whole, whatever the sizes before and after."""
+        """As DeepSpeed's; a misuse inside a window. The next window is whole, whatever the sizes before and after.
+
+        Raises ConfigError for what is no positive integer.
+        """
+        check_new_size(train_batch_size, "train_batch_size")
         check_resizing(self, "set_train_batch_size")
         super().set_train_batch_size(train_batch_size)
         if not self._accumulation.window.is_open:
@@ -268,16 +261,19 @@ class TokenWeightedEngine(DeepSpeedEngine):  # type: ignore[misc]  # DeepSpeed h
         note_size(self)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
-        """As DeepSpeed's; a misuse inside a window."""
+        """As DeepSpeed's; a misuse inside a window. Raises ConfigError for what is no positive integer."""
+        check_new_size(micro_batch_size, "micro_batch_size")
         check_resizing(self, "set_train_micro_batch_size")
         super().set_train_micro_batch_size(micro_batch_size)
         note_size(self)
 
     def destroy(self) -> None:
-        """As DeepSpeed's; warns about micro-batches that were never applied."""
+        """As DeepSpeed's; warns about micro-batches that were never applied. The optimizer is then as it was."""
         state = self.__dict__.get("_accumulation")
         if state is not None:
             warn_if_left_open(self)
+            state.watching.close()
+            unwatch_clipping(self)
             if state.watchdog is not None:
                 state.watchdog.stop()
             if state.log is not None:

@@ -23,7 +23,7 @@ from ds_accum.errors import MisuseError
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["ClippedByHandError", "watch_clipping"]
+__all__ = ["ClippedByHandError", "unwatch_clipping", "watch_clipping"]
 
 
 class ClippedByHandError(MisuseError):
@@ -44,6 +44,13 @@ def watch_clipping(engine: TokenWeightedEngine) -> None:
         _watched = True
         for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
             _ask_before(name)
+
+
+def unwatch_clipping(engine: TokenWeightedEngine) -> None:
+    """Once the engine is destroyed, its parameters may be clipped as anybody's."""
+    for parameter in engine.module.parameters():
+        if _ENGINES.get(id(parameter)) is engine:
+            del _ENGINES[id(parameter)]
 
 
 def _ask_before(name: str) -> None:

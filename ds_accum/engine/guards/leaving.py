@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import warnings
 import weakref
 from typing import TYPE_CHECKING
@@ -39,7 +40,8 @@ def watch_exit(engine: TokenWeightedEngine) -> None:
 
     def look() -> None:
         remaining = reference()
-        if remaining is not None:
+        # After an error that nobody caught, an open window is its consequence: the error is the last word.
+        if remaining is not None and getattr(sys, "last_value", None) is None:
             warn_if_left_open(remaining)
 
     atexit.register(look)

@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 from deepspeed import comm
 
 from ds_accum.engine.guards.reporting import report_misuse, where_in_window
-from ds_accum.errors import MisuseError
+from ds_accum.errors import ConfigError, MisuseError
 
 if TYPE_CHECKING:
     from ds_accum.engine.token_weighted import TokenWeightedEngine
 
-__all__ = ["WindowResizedError", "check_resizing", "check_size", "note_size"]
+__all__ = ["WindowResizedError", "check_new_size", "check_resizing", "check_size", "note_size"]
 
 _SIZES = ("the world size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu")
 
 
 class WindowResizedError(MisuseError):
     """The batch settings of a window changed while it was open."""
+
+
+def check_new_size(size: object, name: str) -> None:
+    """Raises ConfigError for a number of samples that is none: DeepSpeed would divide by it."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError(f"{name} is {size!r}", remedy="pass a positive number of samples, as an integer")
 
 
 def check_resizing(engine: TokenWeightedEngine, function: str) -> None:

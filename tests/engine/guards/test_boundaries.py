@@ -19,7 +19,7 @@ MISUSES = (
         function="meet_no_boundary_after_no_sync",
         stages=(0, 1),
         error="BoundaryMissedError",
-        says="2 backwards were made for 2 accumulation steps of step 1, 1 of them inside no_sync",
+        says="2 backwards were made for 2 accumulation steps of step 1, 1 of them without a reduction (\\(no_sync|coalesce)",
         let_pass=(0, 1),
     ),
     Injection(
