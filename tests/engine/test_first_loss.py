@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,28 @@ def test_labels_of_another_shape_and_labels_that_do_not_count_prove_nothing() ->
     check_first_loss(torch.tensor(1.0), logits, labels[:, :-1], shift=True, reduction="mean", ignore_index=-100)
     nothing = torch.full_like(labels, -100)
     check_first_loss(torch.tensor(1.0), logits, nothing, shift=True, reduction="mean", ignore_index=-100)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_untrained_model_tells_by_the_last_digits_of_a_loss_in_float32(dtype: torch.dtype) -> None:
+    """All its means are near the logarithm of the vocabulary's size; a loss in half precision can't tell them apart."""
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = 0.02 * torch.randn(4, 16, 1000, generator=generator), torch.randint(0, 1000, (4, 16))
+    shifted, unshifted = (loss_of(logits, labels, shift=shift, reduction="mean") for shift in (True, False))
+    assert 1e-4 < abs(float(shifted - unshifted)) / float(shifted) < 1e-2
+    expected = pytest.raises(CountError, match="without the first of") if dtype is torch.float32 else nullcontext()
+    with expected:
+        check_first_loss(shifted.to(dtype), logits, labels, shift=False, reduction="mean", ignore_index=-100)
+
+
+def test_a_first_micro_batch_without_a_counted_token_leaves_the_comparison_to_the_next() -> None:
+    logits, labels = logits_and_labels()
+    counter = TokenCounter(Counting(shift=False), nn.Identity(), torch.device("cpu"))
+    for counted, compared in ((torch.full_like(labels, -100), False), (labels, True)):
+        pending = counter.count((), {"labels": counted})
+        pending.loss = SeenLoss(loss_of(logits, labels, shift=False, reduction="mean"))
+        output = {"logits": logits}
+        assert counter.check_against(pending, output, (), {"labels": counted}, reduction="mean") is compared
 
 
 def test_logits_are_compared_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

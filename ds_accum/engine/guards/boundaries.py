@@ -113,7 +113,7 @@ def _check_steps_follow_backwards(engine: TokenWeightedEngine) -> None:
 
 
 def _warn_of_missed_steps(engine: TokenWeightedEngine) -> None:
-    """Once. As many backwards without a step as a window has may be several losses of a micro-batch: it is no error."""
+    """Once. As many backwards without a step as a window has may be losses of one micro-batch, right on ZeRO-3."""
     state, steps = engine._accumulation, engine.gradient_accumulation_steps()
     new = state.window.micro_batches - state.stepped_at
     if state.told_of_missed_steps or not new >= steps > 1 or state.unsynchronized or not _is_counted(engine):
@@ -122,7 +122,7 @@ def _warn_of_missed_steps(engine: TokenWeightedEngine) -> None:
     warnings.warn(
         f"{new} backwards came without an engine.step(), and gradient_accumulation_steps is {steps}: DeepSpeed counts "
         "calls of step, so the update comes after as many of these, not after as many backwards; call engine.step() "
-        "after each backward, or ignore this if a micro-batch has several losses",
+        "after each backward, and add up the losses of a micro-batch that has several",
         BoundaryMissedWarning,
         stacklevel=4,
     )

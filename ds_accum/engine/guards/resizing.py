@@ -24,7 +24,9 @@ class WindowResizedError(MisuseError):
 def check_new_size(size: object, name: str) -> None:
     """Raises ConfigError for a number of samples that is none: DeepSpeed would divide by it."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError(f"{name} is {size!r}", remedy="pass a positive number of samples, as an integer")
+        error = ConfigError(f"{name} is {size!r}", remedy="pass a positive number of samples, as an integer")
+        error.shows_remedy = True  # it is raised into a training script
+        raise error
 
 
 def check_resizing(engine: TokenWeightedEngine, function: str) -> None:

@@ -192,6 +192,24 @@ def go_backward_twice_for_one_step(loop: Loop) -> None:
     loop.step()
 
 
+def step_twice_after_a_backward(loop: Loop) -> None:
+    loop.micro_batch()
+    loop.step()
+
+
+def step_twice_at_the_boundary(loop: Loop) -> None:
+    loop.micro_batch()
+    loop.micro_batch()
+    loop.micro_batch()
+    loop.step()
+
+
+def step_without_any_backward(loop: Loop) -> None:
+    for _ in range(loop.case.accumulation):
+        loop.engine(**loop.batch())
+        loop.step()
+
+
 # --- resizing ---------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ MISUSES = (
         function="meet_no_boundary_after_no_sync",
         stages=(0, 1),
         error="BoundaryMissedError",
-        says="2 backwards were made for 2 accumulation steps of step 1, 1 of them without a reduction (\\(no_sync|coalesce)",
+        says="2 backwards were made for 2 accumulation steps of step 1, 1 of them without a reduction",
         let_pass=(0, 1),
     ),
     Injection(
@@ -29,6 +29,24 @@ MISUSES = (
         error="BackwardAfterBoundaryError",
         says="another backward begins after micro-batch 1 of 1 of step 1, whose gradients are reduced already: ",
         let_pass=(0, 1, 2),
+    ),
+    Injection(
+        function="step_twice_after_a_backward",
+        windows=(3, 3),
+        error="StepWithoutBackwardError",
+        says="engine.step\\(\\) was called twice after micro-batch 1 of 3 of step 1, with no backward between: ",
+    ),
+    Injection(
+        function="step_twice_at_the_boundary",
+        windows=(4, 4),
+        error="StepWithoutBackwardError",
+        says="engine.step\\(\\) was called twice after micro-batch 3 of 4 of step 1, with no backward between: ",
+    ),
+    Injection(
+        function="step_without_any_backward",
+        error="StepWithoutBackwardError",
+        says="came to the boundary of step 1, but no rank has made a backward that the engine knows of: ",
+        let_pass=(0, 1, 2, 3),
     ),
 )
 TWINS = (

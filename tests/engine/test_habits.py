@@ -1,0 +1,148 @@
+"""What training loops are used to, beside forward, backward and step: it is as it was, or says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from launch import Answer, Job, launch
+
+STAGES = (0, 1, 2, 3)
+
+Answers = Mapping[str, Answer]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    jobs = []
+
+    def add(function: str, stage: int, name: str = "", settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        arguments = {"settings": {"stage": stage, **(settings or {})}, **more}
+        jobs.append(Job(name=f"{function} {name}ZeRO-{stage}", function=f"habits:{function}", arguments=arguments))
+
+    for stage in STAGES:
+        for function in ("hook_on_the_loss", "forward_ahead", "adagrad"):
+            add(function, stage)
+        for never in (False, True):
+            add("steps_left_out", stage, f"{never} ", never=never)
+    for stage in (0, 1, 2):
+        add("destroyed", stage)
+        for first in (0, 1):
+            for scale in (0, 1024):
+                add("exceptional_first", stage, f"{first} {scale} ", first=first, scale=scale)
+    for stage in (0, 2):
+        add("masked", stage)
+    add("declared_too_much", 2)
+    add("sizes", 1)
+    add("several_losses", 3)
+    add("noise", 1)
+    for takes in (True, False):
+        zero = {"compute_grad_norm": takes}
+        add("unseen_norm", 2, f"{takes} ", settings={"zero": zero})
+    return launch(jobs)
+
+
+def _each(answers: Answers, name: str) -> tuple[Any, ...]:
+    answers[name].value()
+    return answers[name].values
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_hook_on_the_loss_does_what_it_does_in_stock_deepspeed(stage: int, answers: Answers) -> None:
+    for found in _each(answers, f"hook_on_the_loss ZeRO-{stage}"):
+        assert found["ours"] == found["stock"] == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_forward_of_the_next_micro_batch_may_come_before_the_step(stage: int, answers: Answers) -> None:
+    for found in _each(answers, f"forward_ahead ZeRO-{stage}"):
+        # The means of (2, 4, 4, 1) and of (1, 5), then 1.
+        assert found["moved"] == pytest.approx(11 / 4 + 3.0 + 1.0) and found["tokens"] == 2 * 2
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_destroyed_engine_lets_go_of_its_optimizer_and_its_parameters(stage: int, answers: Answers) -> None:
+    for found in _each(answers, f"destroyed ZeRO-{stage}"):
+        assert found["steps"] == pytest.approx([2.0, 2.0])
+        if not stage:
+            assert found["left behind"] == [] and found["by hand"] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_adagrad_is_stepped_in_the_right_order_and_watched_where_deepspeed_keeps_it(
+    stage: int, answers: Answers
+) -> None:
+    for found in _each(answers, f"adagrad ZeRO-{stage}"):
+        # Its first step is the learning rate, its second that over the root of two.
+        assert found["steps"] == pytest.approx([0.5, 0.5 / 2**0.5])
+        assert found["past"].startswith("SteppedPastEngineError")
+
+
+def test_a_window_that_can_not_be_applied_is_given_up_by_loading_a_checkpoint(answers: Answers) -> None:
+    for found in _each(answers, "declared_too_much ZeRO-2"):
+        said = "AccumulationError: begin_window declared 10 tokens over all ranks, but 12 came; "
+        assert found["said"][0].startswith(said) and found["said"][1].startswith(said)
+        assert "load_checkpoint gives this window up" in found["said"][0]
+        assert found["loaded"] and found["as it was"] and found["tokens"] == 12
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_a_count_is_bounded_by_the_mask_where_that_is_counted(stage: int, answers: Answers) -> None:
+    for found in _each(answers, f"masked ZeRO-{stage}"):
+        assert found["moved"] == pytest.approx(3.0)
+        assert found["above"].startswith(
+            "CountError: num_tokens is 7, but the batch has 6 labels, or places in its loss"
+        )
+
+
+def test_a_batch_size_that_is_none_is_refused(answers: Answers) -> None:
+    for found in _each(answers, "sizes ZeRO-1"):
+        for said, (name, size) in zip(
+            found,
+            [(name, size) for name in ("train_batch_size", "micro_batch_size") for size in ("0", "-8", "8.0", "True")],
+            strict=True,
+        ):
+            assert said.startswith(f"ConfigError: {name} is {size}; pass a positive number of samples")
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_the_banner_says_where_no_norm_is_taken_that_would_see_a_broken_gradient(takes: bool, answers: Answers) -> None:
+    for found in _each(answers, f"unseen_norm {takes} ZeRO-2"):
+        assert ("not checked: gradients that are not finite" in found["banner"]) is not takes
+        assert found["finite"] is takes
+
+
+@pytest.mark.parametrize("never", [False, True])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_loop_that_leaves_steps_out_is_warned_once(stage: int, never: bool, answers: Answers) -> None:
+    for found in _each(answers, f"steps_left_out {never} ZeRO-{stage}"):
+        (said,) = found["warned"]
+        assert said.startswith(
+            "BoundaryMissedWarning: 4 backwards came without an engine.step(), and gradient_accumulation_steps is 4: "
+        )
+
+
+def test_several_losses_of_a_micro_batch_are_no_loop_that_leaves_steps_out(answers: Answers) -> None:
+    """On ZeRO-3, which adds to what it has reduced; on others the second at the boundary is refused."""
+    for found in _each(answers, "several_losses ZeRO-3"):
+        assert found["warned"] == [] and found["moved"] == pytest.approx(3.0) and found["tokens"] == 2 * 8
+
+
+def test_a_model_that_fails_by_itself_is_not_taken_for_a_lost_rank(answers: Answers) -> None:
+    answer = answers["noise ZeRO-1"]
+    for found in _each(answers, "noise ZeRO-1"):
+        assert found["raised"].startswith("RuntimeError: timed out while waiting for the peer of skip_connection")
+        assert found["seconds"] < 2.0
+    assert "lost its peers" not in "".join(answer.outputs)
+
+
+@pytest.mark.parametrize("scale", [0, 1024])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_in_float16_a_first_micro_batch_with_few_tokens_costs_one_step_at_most(
+    stage: int, first: int, scale: int, answers: Answers
+) -> None:
+    for found in _each(answers, f"exceptional_first {first} {scale} ZeRO-{stage}"):
+        assert found["applied"][1:] == [True] * 5, found
+        assert found["moved"] == pytest.approx(sum(found["applied"]) / 1024, rel=1e-2)
