@@ -15,7 +15,7 @@ from deepspeed import comm
 
 from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine.constant import constant_after
-from ds_accum.engine.guards.boundaries import check_window_has_backwards
+from ds_accum.engine.guards.boundaries import check_boundary_has_a_backward, check_window_has_backwards
 from ds_accum.engine.guards.evenness import check_evenness
 from ds_accum.engine.guards.order import check_order
 from ds_accum.engine.guards.replicas import check_replicas
@@ -122,6 +122,7 @@ def taking_step(engine: TokenWeightedEngine) -> Iterator[None]:
             remedy="call .backward() on it, or leave engine.scale out",
         )
     totals = checked_totals(engine)
+    check_boundary_has_a_backward(engine)
     check_loss_scale(engine)
     check_gradients_are_left(engine)
     check_replicas(engine)

@@ -60,7 +60,9 @@ def test_nothing_is_known_of_other_models() -> None:
 
 
 # PEFT asks transformers by names that are to go.
-@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning", "ignore:.*past_key_values:FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*is_gradient_checkpointing:FutureWarning", "ignore:.*past_key_values:FutureWarning"
+)
 @pytest.mark.parametrize(("kind", "shifts"), [("lora", True), ("prefix", True), ("prompt", False), ("p-tuning", False)])
 def test_the_count_is_what_a_model_of_peft_takes_its_mean_over(kind: str, shifts: bool) -> None:
     """Virtual tokens come before the batch's own, and the loss drops the first label of them instead."""

@@ -25,6 +25,7 @@ __all__ = [
     "StepInsideNoSyncError",
     "StepWithoutBackwardError",
     "check_backward_is_before_the_boundary",
+    "check_boundary_has_a_backward",
     "check_step",
     "check_window_has_backwards",
 ]
@@ -128,11 +129,16 @@ def _warn_of_missed_steps(engine: TokenWeightedEngine) -> None:
     )
 
 
+def check_boundary_has_a_backward(engine: TokenWeightedEngine) -> None:
+    """At the boundary, where ranks are known to have as many micro-batches: it is one of theirs that comes to it."""
+    state = engine._accumulation
+    if state.window.is_open and state.window.micro_batches == state.stepped_at and _is_counted(engine):
+        _report_a_step_without_backward(engine)
+
+
 def check_window_has_backwards(engine: TokenWeightedEngine, totals: WindowTotals) -> None:
     """At the boundary, on all ranks alike."""
     if totals.micro_batches:
-        if _is_counted(engine) and engine._accumulation.window.micro_batches == engine._accumulation.stepped_at:
-            _report_a_step_without_backward(engine)
         return
     report_misuse(
         engine,

@@ -283,13 +283,17 @@ def end_bare_backward(engine: TokenWeightedEngine) -> None:
 
 
 def _is_of_a_collective(error: RuntimeError) -> bool:
-    """Whether an error is what a collective says that has lost a rank: by its words, and by who called it.
+    """Whether an error is what a collective says that has lost a rank: by its type, or its words and who called it.
 
-    A model may say of its own that a skip connection timed out.
+    gloo raises what any function may raise, and a model may say of its own that a skip connection timed out.
     """
+    from torch.distributed import DistError
+
     said = str(error).lower()
     if not any(word in said for word in _LOST):
         return False
+    if isinstance(error, DistError):
+        return True
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

@@ -105,13 +105,30 @@ def test_silence_tells_a_dead_rank_from_a_slow_one(
         watchdog.start()
     try:
         with pytest.raises(RuntimeError), living.inside("backward", step=1, micro_batch=1):
-            raise RuntimeError("Connection closed by peer")
+            raise torch.distributed.DistBackendError("Connection closed by peer")
     finally:
         slow.stop()
         living.stop()
     said = capsys.readouterr().err
     assert "rank 0 lost its peers (Connection closed by peer)" in said
     assert "rank 1" in said and "silent" in said and "rank 0:" not in said and "rank 2:" not in said
+
+
+@pytest.mark.parametrize(
+    ("module", "is_one"),
+    [
+        ("torch.distributed.distributed_c10d", True),
+        ("deepspeed.comm.comm", True),
+        ("ds_accum.engine.exchange", True),
+        ("model", False),
+        ("torch.nn.functional", False),
+    ],
+)
+def test_an_error_of_gloos_is_told_from_one_of_the_models_by_who_called_it(module: str, is_one: bool) -> None:
+    for words, is_told in (("Connection closed by peer", is_one), ("shapes do not match", False)):
+        with pytest.raises(RuntimeError) as caught:
+            exec(f"raise RuntimeError({words!r})", {"__name__": module})
+        assert hanging._is_of_a_collective(caught.value) is is_told
 
 
 @pytest.mark.parametrize("hours", [-5, 5])
