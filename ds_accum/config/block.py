@@ -125,6 +125,7 @@ _OUR_WORDS = {
     "a valid string": "a string",
     "a valid boolean": "true or false",
     "greater than or equal to": "at least",
+    "less than or equal to": "at most",
     "greater than": "more than",
 }
 

@@ -42,6 +42,9 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
     by_token = settings.normalization == "token"
     carrier = carrier_of(engine.optimizer)
     trainable = [item for item in engine.module.named_parameters() if item[1].requires_grad]
+    log = StepLog(settings.log) if settings.log is not None and engine.global_rank == 0 else None
+    if log is not None:
+        log.check_writable()
     state = EngineState(
         settings=settings,
         counter=TokenCounter(settings.counting, engine.module, device, token_counter),
@@ -51,7 +54,7 @@ def attach(engine: Any, settings: DSAccumBlock, token_counter: UserCounter | Non
         device=device,
         needs_look_ahead=by_token and private.uses_muon(engine.optimizer),
         events=EventLog(updates_a_step(engine.optimizer)),
-        log=StepLog(settings.log) if settings.log is not None and engine.global_rank == 0 else None,
+        log=log,
         window=AccumulationWindow(device=device, by_token=by_token),
         parameters=[parameter for _, parameter in trainable],
         parameter_names=[name for name, _ in trainable],

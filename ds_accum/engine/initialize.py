@@ -3,7 +3,8 @@
     engine, optimizer, loader, scheduler = ds_accum.initialize(model=model, config="ds_config.json")
 
 Everything is DeepSpeed's own until it returns; then the engine's class is exchanged. The settings are those of the
-config's `ds_accum` block; without it the defaults are right. DS_ACCUM_DISABLE=1 gives back the stock engine.
+config's `ds_accum` block; without it the defaults are right. DS_ACCUM_DISABLE=1 gives back the stock engine, which has
+none of the calls that ds-accum adds.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ds_accum.engine.report import StepReport
+from ds_accum.errors import ConfigError
 
 __all__ = ["StepLog", "as_json_line"]
 
@@ -30,6 +31,17 @@ class StepLog:
         self._path = Path(path)
         self._file: IO[str] | None = None
         self._failed = False
+
+    def check_writable(self) -> None:
+        """Before a run: raises ConfigError where no line could be written. Nothing is created yet."""
+        place = next(folder for folder in (self._path, *self._path.absolute().parents) if folder.exists())
+        is_right = place.is_file() if place == self._path else place.is_dir()
+        if not is_right or not os.access(place, os.W_OK):
+            what = "is no file" if place == self._path and not is_right else f"can't be written: see {place}"
+            raise ConfigError(
+                f'ds_accum.log is "{self._path}", which {what}',
+                remedy="name a file in a folder that rank 0 may write to",
+            )
 
     def write(self, report: StepReport) -> None:
         """Adds a line and hands it to the system, so that a killed job leaves every finished step behind."""

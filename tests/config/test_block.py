@@ -26,6 +26,12 @@ def test_an_empty_block_has_the_defaults_that_are_right_without_a_block() -> Non
         ({"counting": {"ignore_idx": 0}}, ("counting", "ignore_idx"), "is no field of the ds_accum block"),
         ({"counting": {"shift": "yes"}}, ("counting", "shift"), "must be true or false"),
         ({"initial_tokens": 0}, ("initial_tokens",), "must be at least 1"),
+        ({"initial_tokens": 10**45}, ("initial_tokens",), "must be at most 1000000000000"),
+        (
+            {"counting": {"loss_mask": "mask", "shift": True}},
+            ("counting",),
+            "must have shift or loss_mask, not both: a mask counts as it is, so shift it where the batch is made",
+        ),
         ({"timeout_s": 0}, ("timeout_s",), "must be more than 0"),
         ({"log": ""}, ("log",), "string should have at least 1 character"),
         ({"lint": {"world_size": True}}, ("lint", "world_size"), "must be a whole number"),

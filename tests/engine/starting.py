@@ -97,7 +97,7 @@ def disabled(arguments: Arguments, rank: int, folder: Path) -> dict[str, str]:
     import ds_accum
 
     said = {}
-    for value in ("1", "yes", "0", ""):
+    for value in ("1", "yes", "false", "No", "0", ""):
         os.environ["DS_ACCUM_DISABLE"] = value
         model = MeanOfValues()
         said[value] = type(ds_accum.initialize(model=model, optimizer=sgd(model), config=config_of())[0]).__name__

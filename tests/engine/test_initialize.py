@@ -98,6 +98,8 @@ def test_the_switch_in_the_environment_gives_back_the_stock_engine(answers: Answ
     assert answers["disabled"].value() == {
         "1": "DeepSpeedEngine",
         "yes": "DeepSpeedEngine",
+        "false": "TokenWeightedEngine",
+        "No": "TokenWeightedEngine",
         "0": "TokenWeightedEngine",
         "": "TokenWeightedEngine",
     }
@@ -159,6 +161,14 @@ def test_what_the_config_alone_tells_is_refused_before_anything_is_built(name: s
     values, refused = _BY_CONFIG[name]
     config = {"train_micro_batch_size_per_gpu": 1, **values}
     assert f"ds_accum.initialize does not take {refused}, because " in _refusal(_forms(config, tmp_path)[form])
+
+
+def test_a_token_counter_that_can_not_be_called_is_refused_before_anything_is_built() -> None:
+    import ds_accum
+    from ds_accum.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="token_counter is a int; pass a function that is called like the model"):
+        ds_accum.initialize(model=None, config={}, token_counter=3)  # type: ignore[arg-type]
 
 
 def test_every_refusal_of_a_config_is_tried_here() -> None:

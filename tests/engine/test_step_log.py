@@ -16,6 +16,7 @@ import pytest
 
 from ds_accum.engine.report import StepReport
 from ds_accum.engine.step_log import StepLog, as_json_line
+from ds_accum.errors import ConfigError
 from tests.steps.example_run import report
 
 
@@ -52,6 +53,16 @@ def test_what_is_not_finite_is_a_word(value: float, word: str) -> None:
 
 def test_what_nobody_knows_is_null() -> None:
     assert strictly(as_json_line(report(grad_norm=None)))["grad_norm"] is None
+
+
+def test_a_place_that_no_line_can_be_written_to_is_told_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    for name in ("new.jsonl", "folder/to/make/new.jsonl", "file"):
+        StepLog(str(tmp_path / name)).check_writable()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    for name, said in (("", "is no file"), ("file/steps.jsonl", "can't be written: see .*file")):
+        with pytest.raises(ConfigError, match=f"{said}"):
+            StepLog(str(tmp_path / name)).check_writable()
 
 
 def test_every_step_is_on_the_disk_before_the_next_begins(tmp_path: Path) -> None:
