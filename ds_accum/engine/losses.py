@@ -21,6 +21,11 @@ _PASSING = (
     "CloneBackward",
     "AliasBackward",
 )
+# Those that make one loss of several terms, or scale it.
+_COMBINING = ("AddBackward", "SubBackward", "MulBackward", "DivBackward")
+# Those that stand for a part of the model that torch.compile or a reentrant checkpoint has made one step of.
+_HIDING = ("CompiledFunctionBackward", "CheckpointFunctionBackward")
+_MOST_STEPS = 64
 
 
 class HalfPrecision:
@@ -88,19 +93,28 @@ def on_gradient(loss: Tensor, hook: Callable[[Tensor], Tensor]) -> Any:
     return loss.register_hook(hook)  # type: ignore[no-untyped-call]  # torch has no types for it
 
 
-def zero_if_empty(loss: Tensor) -> bool:
-    """Whether a mean over no token, which is NaN, has a zero gradient all the same.
+def zero_if_empty(loss: Tensor) -> bool | None:
+    """Whether a mean over no token, which is NaN, has a zero gradient all the same; None where that can't be seen.
 
-    torch's cross entropy has: it propagates to no position. A sum divided by zero propagates NaN to all of them.
+    torch's cross entropy has: it propagates to no position. A sum divided by zero propagates NaN to all of them. What
+    is compiled or recomputed hides its steps; and terms beside a cross entropy, and factors, may be no number.
     """
-    node = loss.grad_fn
-    while node is not None:
+    waiting, is_certain, is_found, seen = [loss.grad_fn], True, False, 0
+    while waiting and seen < _MOST_STEPS:
+        node, seen = waiting.pop(), seen + 1
+        if node is None:
+            continue
         name = node.name()
         if name.startswith("NllLoss"):
-            return True
+            is_found = True
+            continue
         below = [function for function, _ in node.next_functions if function is not None]
+        if name.startswith(_HIDING):
+            is_certain, is_found = False, True
+        elif name.startswith(_COMBINING):
+            is_certain = False
+            waiting += below
         # ZeRO-3 wraps the output of every module in functions of its own.
-        if len(below) != 1 or not (name.startswith(_PASSING) or "BackwardFunction" in name):
-            return False
-        node = below[0]
-    return False
+        elif len(below) == 1 and (name.startswith(_PASSING) or "BackwardFunction" in name):
+            waiting += below
+    return (is_certain or None) if is_found else False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ds_accum.engine import deepspeed_private as private
 from ds_accum.engine import opening
 from ds_accum.engine.counting import as_count, denominator_of
 from ds_accum.engine.graphs import backward_reaches
@@ -64,9 +65,20 @@ def take_in(
             denominator=denominator,
             loss=loss.value,
             # A sum over no token is 0: one that is not finite is never harmless.
-            zero_if_empty=not is_sum and loss.zero_if_empty,
+            zero_if_empty=not is_sum and _is_harmless_if_empty(engine, loss),
         )
     )
+
+
+def _is_harmless_if_empty(engine: TokenWeightedEngine, loss: SeenLoss) -> bool:
+    """Whether a mean over no token may be let pass. What can't be seen of it is left to the norm, where one is taken.
+
+    But not in float16, where a gradient that is no number would move the loss scale.
+    """
+    if loss.zero_if_empty is not None:
+        return loss.zero_if_empty
+    takes_norm = private.takes_norm(engine, always=engine._accumulation.settings.report_norm == "always")
+    return takes_norm and not engine.fp16_enabled()
 
 
 def take_in_bare(engine: TokenWeightedEngine) -> Tensor:

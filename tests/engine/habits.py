@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from skips import _GradientTimes
 from tiny import MeanOfValues, batch, moved, parameters, sgd, start, train
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ds_accum.engine.banner import banner
 
@@ -198,6 +199,54 @@ def noise(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     engine = start("ours", model=Failing(), **arguments["settings"])
     began = time.monotonic()
     return {"raised": _raised(lambda: engine(**batch([1.0]))), "seconds": time.monotonic() - began}
+
+
+class _Entropy(nn.Module):
+    """The cross entropy of torch's over labels, in one of several ways; `forward(inputs[N, 4], labels[N])`."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.way = nn.Linear(4, 3), way
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        inputs = inputs.to(self.linear.weight.dtype)
+        if self.way == "recomputed":
+            loss: Tensor = checkpoint(self._loss, inputs.requires_grad_(), labels, use_reentrant=True)
+            return loss
+        loss = self._loss(inputs, labels)
+        if self.way == "by hand":
+            # 0 / 0 reaches every place.
+            counted = (labels >= 0).float()
+            losses = F.cross_entropy(self.linear(inputs).float(), labels.clamp(min=0), reduction="none")
+            return (losses * counted).sum() / counted.sum()
+        # Terms beside it weigh what its tokens do; this one is 0, so that all ways are the same.
+        return loss + 0.5 * (self.linear.weight * 0).sum() if self.way == "beside a term" else loss
+
+    def _loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.linear(inputs).float(), labels)
+
+
+def empty_among(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
+    """One micro-batch of three has no counted token on rank 1, its loss is NaN."""
+    way = arguments["way"]
+    engine = start("ours", model=_Entropy(way), accumulation=3, **arguments["settings"])
+    if way == "compiled":
+        engine.compile(backend="aot_eager")
+    scale = engine._accumulation.carrier.loss_scale()
+    generator = torch.Generator().manual_seed(rank)
+    for micro_batch in range(3):
+        inputs = torch.randn(2 + micro_batch, 4, generator=generator)
+        labels = torch.full((len(inputs),), -100 if rank and micro_batch == 1 else 1)
+        engine.backward(engine(inputs, labels))
+        engine.step()
+    report = engine.last_step
+    return {
+        "applied": report.applied,
+        "skipped because": report.skipped_because,
+        "parameters": parameters(engine).tolist(),
+        "scale is kept": engine._accumulation.carrier.loss_scale() == scale,
+    }
 
 
 class _Clamped(MeanOfValues):

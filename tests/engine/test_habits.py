@@ -10,6 +10,9 @@ from launch import Answer, Job, launch
 
 STAGES = (0, 1, 2, 3)
 
+_SEEN = ("plain", "beside a term", "recomputed", "compiled")
+_WAYS = (*_SEEN, "by hand")
+
 Answers = Mapping[str, Answer]
 
 
@@ -33,6 +36,14 @@ def answers() -> Answers:
                 add("exceptional_first", stage, f"{first} {scale} ", first=first, scale=scale)
     for stage in (0, 2):
         add("masked", stage)
+    for stage in STAGES:
+        for dtype in ("fp32", "bf16"):
+            for way in _WAYS:
+                settings = {"dtype": dtype, "clipping": 100.0}
+                add("empty_among", stage, f"{way} {dtype} ", settings=settings, way=way)
+    add("empty_among", 0, "beside a term without a norm ", way="beside a term")
+    for way in ("plain", "beside a term"):
+        add("empty_among", 2, f"{way} fp16 ", settings={"dtype": "fp16"}, way=way)
     add("declared_too_much", 2)
     add("sizes", 1)
     add("several_losses", 3)
@@ -146,3 +157,24 @@ def test_in_float16_a_first_micro_batch_with_few_tokens_costs_one_step_at_most(
     for found in _each(answers, f"exceptional_first {first} {scale} ZeRO-{stage}"):
         assert found["applied"][1:] == [True] * 5, found
         assert found["moved"] == pytest.approx(sum(found["applied"]) / 1024, rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_mean_over_no_token_weighs_nothing_whatever_is_around_it(stage: int, dtype: str, answers: Answers) -> None:
+    plain = _each(answers, f"empty_among plain {dtype} ZeRO-{stage}")[0]
+    for way in _SEEN:
+        for found in _each(answers, f"empty_among {way} {dtype} ZeRO-{stage}"):
+            assert found["applied"], way
+            assert found["parameters"] == pytest.approx(plain["parameters"], rel=1e-5 if dtype == "fp32" else 1e-2)
+    for found in _each(answers, f"empty_among by hand {dtype} ZeRO-{stage}"):
+        assert found["skipped because"] == "non-finite loss"
+
+
+def test_what_can_not_be_seen_is_let_pass_only_where_a_norm_would_tell(answers: Answers) -> None:
+    for found in _each(answers, "empty_among beside a term without a norm ZeRO-0"):
+        assert found["skipped because"] == "non-finite loss"
+    for found in _each(answers, "empty_among beside a term fp16 ZeRO-2"):
+        assert found["skipped because"] == "non-finite loss" and found["scale is kept"]
+    for found in _each(answers, "empty_among plain fp16 ZeRO-2"):
+        assert found["applied"] and found["scale is kept"]
