@@ -55,6 +55,9 @@ class PendingCount:
     positions: int | None = None
     """Labels in the batch, or places in its loss mask, counted or not: more than a loss is over; None without any."""
 
+    positions_of: str = "labels"
+    """What these are."""
+
     loss: SeenLoss | None = field(default=None, repr=False)
     """The loss in the model's output, where there is one."""
 
@@ -92,6 +95,8 @@ class TokenCounter:
         denominator = arguments.get("num_items_in_batch")
         pending = self._counted(inputs, kwargs, arguments)
         pending.positions = self._positions(arguments)
+        if self._counting.loss_mask is not None:
+            pending.positions_of = "places in its loss mask"
         if denominator is not None:
             pending.denominator = as_count(denominator, self._device)
         return pending
@@ -182,9 +187,11 @@ class PendingCounts:
         self._waiting: list[PendingCount] = []
         self._more = 0
         self._positions: int | None = 0
+        self._of = "labels"
 
     def add(self, pending: PendingCount) -> None:
         """Notes a forward. Only the first two are kept: with two it is already unclear which count is meant."""
+        self._of = pending.positions_of
         known = self._positions is not None and pending.positions is not None
         self._positions = (self._positions or 0) + (pending.positions or 0) if known else None
         if len(self._waiting) < 2:
@@ -240,8 +247,7 @@ class PendingCounts:
             return
         if self._positions and float(num_tokens) > self._positions:
             raise CountError(
-                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} labels, or places in its "
-                "loss mask, counted or not",
+                f"num_tokens is {float(num_tokens):g}, but the batch has {self._positions} {self._of}, counted or not",
                 remedy="pass how many tokens this loss is over on this rank: not those of the window, nor of all ranks",
             )
 
