@@ -102,9 +102,7 @@ def test_a_window_that_can_not_be_applied_is_given_up_by_loading_a_checkpoint(an
 def test_a_count_is_bounded_by_the_mask_where_that_is_counted(stage: int, answers: Answers) -> None:
     for found in _each(answers, f"masked ZeRO-{stage}"):
         assert found["moved"] == pytest.approx(3.0)
-        assert found["above"].startswith(
-            "CountError: num_tokens is 7, but the batch has 6 labels, or places in its loss"
-        )
+        assert found["above"].startswith("CountError: num_tokens is 7, but the batch has 6 places in its loss mask")
 
 
 def test_a_batch_size_that_is_none_is_refused(answers: Answers) -> None:
