@@ -21,8 +21,8 @@ _PASSING = (
     "CloneBackward",
     "AliasBackward",
 )
-# Those that make one loss of several terms, or scale it.
-_COMBINING = ("AddBackward", "SubBackward", "MulBackward", "DivBackward")
+# Those that make one loss of several terms, or scale it. A division may be the one by zero tokens.
+_COMBINING = ("AddBackward", "SubBackward", "MulBackward")
 # Those that stand for a part of the model that torch.compile or a reentrant checkpoint has made one step of.
 _HIDING = ("CompiledFunctionBackward", "CheckpointFunctionBackward")
 _MOST_STEPS = 64

@@ -75,7 +75,7 @@ def _constant(engine: TokenWeightedEngine, num_tokens: Tensor) -> Tensor:
 
 
 def declare_window(engine: TokenWeightedEngine, num_tokens: int | Tensor) -> None:
-    """The total of the coming window, from what each rank declares; forwards that came before belong to no window."""
+    """The total of the coming window, from what each rank declares."""
     state = engine._accumulation
     if state.window.is_open or state.declared is not None:
         number = state.window.micro_batches
@@ -90,5 +90,5 @@ def declare_window(engine: TokenWeightedEngine, num_tokens: int | Tensor) -> Non
         # A forward has begun to agree on a constant that the declaration gives.
         state.agreement.drop()
         state.agreement = None
-    state.pending.clear()
+    state.pending.begin_window()
     state.declared = declared_total(count, state.group, may_agree=may_agree(engine))

@@ -195,7 +195,7 @@ def flush(engine: TokenWeightedEngine) -> bool:
     if not totals_of(engine).micro_batches:
         if state.agreement is not None:
             state.agreement.drop()
-        state.pending.clear()
+        state.pending.begin_window()
         state.gathering = state.totals = state.agreement = state.declared = None
         return False
     checked_totals(engine)
