@@ -37,8 +37,8 @@ def _said_at_destruction(loop: Loop) -> list[str]:
     return [f"{warning.category.__name__}: {warning.message}" for warning in caught]
 
 
-def main(micro_batches: int) -> None:
-    """Trains on one rank for so many micro-batches of windows of two, and lets the interpreter exit."""
+def main(micro_batches: int, how: str = "quietly") -> None:
+    """Trains on one rank for so many micro-batches of windows of two; then the interpreter exits, or fails."""
     import deepspeed
     from cases import Case
 
@@ -55,7 +55,9 @@ def main(micro_batches: int) -> None:
     for _ in range(micro_batches):
         loop.micro_batch()
     globals()["kept"] = loop  # as a training script's own globals keep its engine
+    if how == "failing":
+        raise ValueError("the data have ended badly")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

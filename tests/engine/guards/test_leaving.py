@@ -46,6 +46,18 @@ def test_an_engine_destroyed_between_windows_is_silent(
 
 @pytest.mark.parametrize(("micro_batches", "lost"), [(3, True), (2, False)], ids=["open", "closed"])
 def test_an_interpreter_that_exits_inside_a_window_warns_of_what_is_lost(micro_batches: int, lost: bool) -> None:
+    ended = _left(str(micro_batches))
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert (f"WindowLeftOpenWarning: {SAYS}" in ended.stderr) == lost, ended.stderr[-2000:]
+
+
+def test_after_an_error_that_nobody_caught_it_has_the_last_word() -> None:
+    ended = _left("3", "failing")
+    assert ended.returncode == 1
+    assert ended.stderr.rstrip().endswith("ValueError: the data have ended badly"), ended.stderr[-2000:]
+
+
+def _left(*arguments: str) -> subprocess.CompletedProcess[str]:
     folder = Path(__file__).resolve().parent
     environment = {
         **os.environ,
@@ -56,8 +68,8 @@ def test_an_interpreter_that_exits_inside_a_window_warns_of_what_is_lost(micro_b
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(folder.parent), *(path for path in sys.path if path)]),
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "guards.leaving_loops", str(micro_batches)],
+    return subprocess.run(
+        [sys.executable, "-m", "guards.leaving_loops", *arguments],
         capture_output=True,
         text=True,
         timeout=100,
@@ -65,5 +77,3 @@ def test_an_interpreter_that_exits_inside_a_window_warns_of_what_is_lost(micro_b
         cwd=folder.parent,
         check=False,
     )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert (f"WindowLeftOpenWarning: {SAYS}" in ended.stderr) == lost, ended.stderr[-2000:]
