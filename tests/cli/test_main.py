@@ -151,9 +151,14 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(mismatch: Path) -> Non
 def test_an_interrupt_ends_the_command_quietly(folder: Path) -> None:
     pipe = folder / "pipe.json"
     os.mkfifo(pipe)
-    process = subprocess.Popen(
-        command("lint", pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
-    )
+    # What was started in the background of a shell has its children ignore interrupts, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            command("lint", pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     # Opening the pipe waits until the command reads from it.
     with pipe.open("w"):
         process.send_signal(signal.SIGINT)
