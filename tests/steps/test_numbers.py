@@ -22,7 +22,8 @@ def test_the_median_is_that_of_the_standard_library(values: list[float]) -> None
 @given(st.lists(st.floats(min_value=-1e9, max_value=1e9), min_size=2, max_size=50), st.integers(1, 19))
 def test_a_quantile_is_that_of_the_standard_library(values: list[float], twentieth: int) -> None:
     expected = statistics.quantiles(values, n=20, method="inclusive")[twentieth - 1]
-    assert quantile(sorted(values), twentieth / 20) == pytest.approx(expected, abs=1e-6)
+    # The place between two values is rounded, so the error is one of the largest value, not of the quantile.
+    assert quantile(sorted(values), twentieth / 20) == pytest.approx(expected, abs=1e-12 * max(map(abs, values)))
 
 
 def test_what_is_no_number_is_left_out() -> None:
