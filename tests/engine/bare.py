@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import IGNORE_INDEX, batch, moved, start
+from tiny import IGNORE_INDEX, batch, moved, raised, start
 from torch import Tensor, nn
-from windows import raised
 
 Arguments = dict[str, Any]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import MeanOfValues, batch, moved, start
+from tiny import MeanOfValues, batch, moved, raised, start
 from torch import Tensor
-from windows import ending, raised
+from windows import ending
 
 from ds_accum.engine import taking_in
 

@@ -8,20 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import MeanOfValues, batch, moved, parameters, sgd, start, train
+from tiny import MeanOfValues, batch, moved, parameters, raised, sgd, start, train
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 Arguments = dict[str, Any]
-
-
-def _raised(call: Callable[[], Any]) -> str:
-    """What a call raises, as its type and message; "nothing" where it goes through."""
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
 
 
 def _micro_batches(engine: Any) -> int:
@@ -40,7 +31,7 @@ def counts_that_are_missing_or_wrong(arguments: Arguments, rank: int, folder: Pa
     said: dict[str, Any] = {"raised": []}
 
     def refused(call: Callable[[], Any]) -> None:
-        said["raised"].append(_raised(call))
+        said["raised"].append(raised(call))
 
     first, second = engine(**batch([1.0, 2.0, 3.0])), engine(**batch([9.0]))
     refused(lambda: engine.backward(second))
@@ -59,11 +50,11 @@ def counts_from_nowhere(arguments: Arguments, rank: int, folder: Path) -> dict[s
     """A model whose labels are not found: the first backward says so; with a count given it goes on."""
     engine = start("ours", **arguments["settings"])
     loss = engine(**batch([4.0]))
-    raised = _raised(lambda: engine.backward(loss))
+    said = raised(lambda: engine.backward(loss))
     taken_in = _micro_batches(engine)
     engine.backward(loss, num_tokens=1)
     engine.step()
-    return {"raised": raised, "taken in by then": taken_in, "moved": moved(engine)}
+    return {"raised": said, "taken in by then": taken_in, "moved": moved(engine)}
 
 
 def bare_backward(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
@@ -80,8 +71,8 @@ def bare_backward(arguments: Arguments, rank: int, folder: Path) -> dict[str, An
 
         engine = start("ours", model=Logits(), **arguments["settings"])
         loss = engine(**batch([4.0, 4.0])).mean()
-    raised = _raised(loss.backward)
-    return {"raised": raised, "taken in by then": _micro_batches(engine)}
+    said = raised(loss.backward)
+    return {"raised": said, "taken in by then": _micro_batches(engine)}
 
 
 def evaluation(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
@@ -119,7 +110,7 @@ def num_items_in_batch(arguments: Arguments, rank: int, folder: Path) -> dict[st
     engine = start("ours", model=Divided(), **arguments["settings"])
     values = batch([10.0] if rank else [1.0, 2.0, 3.0])
     loss = engine(**values, num_items_in_batch=17)
-    said = {"changed": _raised(lambda: engine.backward(loss * 1.0))}
+    said = {"changed": raised(lambda: engine.backward(loss * 1.0))}
     engine.backward(loss, scale_wrt_gas=False)
     engine.step()
     return said | {"moved": moved(engine), "tokens": engine.last_step.num_tokens}
@@ -182,7 +173,7 @@ def adversarial(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]
         "ours", model=discriminator_model, optimizer=sgd(discriminator_model), **arguments["settings"]
     )
     real, fake = discriminator(**batch([1.0])), discriminator(**batch([3.0]))
-    without = _raised(lambda: discriminator.backward(real + fake))
+    without = raised(lambda: discriminator.backward(real + fake))
     discriminator.backward(real + fake, num_tokens=2)
     discriminator.step()
     made = generator(**batch([2.0]))
@@ -258,12 +249,12 @@ def look_ahead(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     said: dict[str, Any] = {"warnings": [], "moved": []}
     for declared in (4, 5):
         engine.begin_window(declared)
-        twice = _raised(lambda: engine.begin_window(4))
+        twice = raised(lambda: engine.begin_window(4))
         before = moved(engine)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             train(engine, [1.0, 2.0, 3.0])
-            middle = _raised(lambda: engine.begin_window(4))
+            middle = raised(lambda: engine.begin_window(4))
             train(engine, [6.0])
         said["moved"].append(moved(engine) - before)
         said["warnings"] += [str(one.message) for one in caught if "begin_window" in str(one.message)]
@@ -285,7 +276,7 @@ def uneven_flush(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any
     engine = start("ours", accumulation=4, **arguments["settings"])
     for _ in range(2 - rank):
         train(engine, [1.0])
-    return {"raised": _raised(engine.flush), "moved": moved(engine)}
+    return {"raised": raised(engine.flush), "moved": moved(engine)}
 
 
 def reduced_at_the_boundary(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:

@@ -9,21 +9,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from skips import _GradientTimes
-from tiny import MeanOfValues, batch, moved, parameters, sgd, start, train
+from tiny import MeanOfValues, batch, moved, parameters, raised, sgd, start, train
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ds_accum.engine.banner import banner
 
 Arguments = dict[str, Any]
-
-
-def _raised(call: Any) -> str:
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
 
 
 def hook_on_the_loss(arguments: Arguments, rank: int, folder: Path) -> dict[str, float]:
@@ -85,7 +77,7 @@ def adagrad(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.5)
     engine = start("ours", model=model, optimizer=optimizer, **arguments["settings"])
     steps = [train(engine, [2.0]) for _ in range(2)]
-    return {"steps": steps, "past": _raised(getattr(engine.optimizer, "optimizer", engine.optimizer).step)}
+    return {"steps": steps, "past": raised(getattr(engine.optimizer, "optimizer", engine.optimizer).step)}
 
 
 def declared_too_much(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
@@ -114,7 +106,7 @@ def declared_too_much(arguments: Arguments, rank: int, folder: Path) -> dict[str
         engine.backward(engine(torch.ones(came, 4)).mean(), num_tokens=came)
         engine.step()
 
-    said = [_raised(lambda: window(5, 6)), _raised(engine.step), _raised(lambda: engine.backward(torch.zeros(())))]
+    said = [raised(lambda: window(5, 6)), raised(engine.step), raised(lambda: engine.backward(torch.zeros(())))]
     path, _ = engine.load_checkpoint(str(folder / "saved"), tag="start")
     again = bool(torch.equal(start_of_it, parameters(engine)))
     window(6, 6)
@@ -137,14 +129,14 @@ def masked(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
     engine.backward(engine(**inputs), num_tokens=6)
     engine.step()
     loss = engine(**inputs)
-    return {"moved": moved(engine), "above": _raised(lambda: engine.backward(loss, num_tokens=7))}
+    return {"moved": moved(engine), "above": raised(lambda: engine.backward(loss, num_tokens=7))}
 
 
 def sizes(arguments: Arguments, rank: int, folder: Path) -> list[str]:
     engine = start("ours", **arguments["settings"])
     wrong = (0, -8, 8.0, True)
     calls = (engine.set_train_batch_size, engine.set_train_micro_batch_size)
-    return [_raised(lambda call=call, size=size: call(size)) for call in calls for size in wrong]
+    return [raised(lambda call=call, size=size: call(size)) for call in calls for size in wrong]
 
 
 def unseen_norm(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
@@ -198,7 +190,7 @@ def noise(arguments: Arguments, rank: int, folder: Path) -> dict[str, Any]:
 
     engine = start("ours", model=Failing(), **arguments["settings"])
     began = time.monotonic()
-    return {"raised": _raised(lambda: engine(**batch([1.0]))), "seconds": time.monotonic() - began}
+    return {"raised": raised(lambda: engine(**batch([1.0]))), "seconds": time.monotonic() - began}
 
 
 class _Entropy(nn.Module):

@@ -6,7 +6,7 @@ with SGD and a learning rate of 1, a step moves each parameter by that mean; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,3 +124,12 @@ def whole(held: list[nn.Parameter]) -> Iterator[None]:
 def norm(engine: Any) -> float | None:
     found = engine.get_global_grad_norm()
     return None if found is None else float(found)
+
+
+def raised(call: Callable[[], Any]) -> str:
+    """What a call raises, as its type and message; "nothing" where it goes through."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"

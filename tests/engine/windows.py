@@ -8,21 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import batch, moved, start, train
+from tiny import batch, moved, raised, start, train
 
 from ds_accum.engine.deepspeed_private import scale_holder
 from ds_accum.engine.report import StepReport
 
 Arguments = dict[str, Any]
-
-
-def raised(call: Callable[[], Any]) -> str:
-    """What a call raises, as its type and message; "nothing" where it goes through."""
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
 
 
 def backward(engine: Any, value: float, num_tokens: int | None = None) -> None:
