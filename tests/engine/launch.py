@@ -75,6 +75,11 @@ class Answer:
         assert not self.failed, self.report
         return self.values[0]
 
+    def each(self) -> tuple[Any, ...]:
+        """What every rank returned. Raises AssertionError as `value` does."""
+        self.value()
+        return self.values
+
 
 def launch(jobs: Iterable[Job], *, timeout: float = 1800.0, ranks_at_once: int | None = None) -> dict[str, Answer]:
     """The answer to each job, by name. Raises RuntimeError if the worker itself fails, or takes longer than `timeout`.

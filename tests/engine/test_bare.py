@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from launch import Answer, Job, launch
@@ -34,16 +33,10 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    """What every rank found."""
-    answers[name].value()
-    return answers[name].values
-
-
 @pytest.mark.parametrize("how", _RIGHT)
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_loss_and_what_is_made_of_it_are_weighed_by_tokens(stage: int, how: str, answers: Answers) -> None:
-    for found in _each(answers, f"{how}, ZeRO-{stage}"):
+    for found in answers[f"{how}, ZeRO-{stage}"].each():
         assert (found["refused"], found["step"]) == ("nothing", "nothing")
         assert found["moved"] == pytest.approx(_RIGHT[how]) and found["tokens"] == 4
 
@@ -52,7 +45,7 @@ def test_the_loss_and_what_is_made_of_it_are_weighed_by_tokens(stage: int, how: 
 def test_a_backward_that_passes_by_the_loss_is_refused_before_anything_is_accumulated(
     stage: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"another output, ZeRO-{stage}"):
+    for found in answers[f"another output, ZeRO-{stage}"].each():
         assert found["refused"].startswith(_SAYS) and "engine.backward(loss, num_tokens=n)" in found["refused"]
         assert found["taken in by then"] == 0
         # The engine can still do it.
@@ -64,14 +57,14 @@ def test_a_backward_that_passes_by_the_loss_is_refused_before_anything_is_accumu
 def test_a_second_bare_backward_of_an_output_is_refused_because_deepspeed_announces_none(
     stage: int, how: str, answers: Answers
 ) -> None:
-    for found in _each(answers, f"{how}, ZeRO-{stage}"):
+    for found in answers[f"{how}, ZeRO-{stage}"].each():
         assert found["again"].startswith("CountError: loss.backward() was called once more on an output")
         assert (found["moved"], found["tokens"]) == (pytest.approx(4.0), 4)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_backward_from_right_below_the_loss_is_told_at_the_step(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"what the loss is made of, ZeRO-{stage}"):
+    for found in answers[f"what the loss is made of, ZeRO-{stage}"].each():
         # ZeRO-3 puts functions of its own between a model and its outputs: there it is told at once.
         assert found["refused" if stage == 3 else "step"].startswith(_SAYS)
         assert found["moved"] == 0.0
@@ -79,5 +72,5 @@ def test_a_backward_from_right_below_the_loss_is_told_at_the_step(stage: int, an
 
 @pytest.mark.parametrize("stage", [0, *STAGES])
 def test_the_graph_of_an_output_that_is_dropped_is_freed(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"dropped, ZeRO-{stage}"):
+    for found in answers[f"dropped, ZeRO-{stage}"].each():
         assert found["ours"] == [True, False]

@@ -63,36 +63,30 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    """What every rank found."""
-    answers[name].value()
-    return answers[name].values
-
-
 @pytest.mark.parametrize("name", _WRONG)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_wrong_count_on_a_device_stops_the_step_on_every_rank(stage: int, name: str, answers: Answers) -> None:
-    for found in _each(answers, f"{name}, ZeRO-{stage}"):
+    for found in answers[f"{name}, ZeRO-{stage}"].each():
         assert found["raised"].startswith("CountError: the token counts of step 1 add up to ")
         assert found["moved"] == 0.0 and found["global_steps"] == 0
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_right_count_on_a_device_is_taken(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"right, ZeRO-{stage}"):
+    for found in answers[f"right, ZeRO-{stage}"].each():
         assert found["raised"] == "nothing" and found["moved"] == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_sum_over_nothing_that_is_no_number_is_never_harmless(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"sum over nothing, none, ZeRO-{stage}"):
+    for found in answers[f"sum over nothing, none, ZeRO-{stage}"].each():
         assert found["because"] == "non-finite loss"
         assert found["moved"] == 0.0 and found["skipped_steps"] == 1
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_sum_over_nothing_that_is_a_number_adds_nothing(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"sum over nothing, a number, ZeRO-{stage}"):
+    for found in answers[f"sum over nothing, a number, ZeRO-{stage}"].each():
         assert found["because"] is None
         assert found["moved"] == pytest.approx((1 + 3 + 5 + 1 + 3) / 5)
 
@@ -102,7 +96,7 @@ def test_a_sum_over_nothing_that_is_a_number_adds_nothing(stage: int, answers: A
 def test_a_mean_of_means_is_one_whatever_the_loss_is_and_whoever_counts(
     stage: int, name: str, answers: Answers
 ) -> None:
-    for found in _each(answers, f"mean of means, {name}, ZeRO-{stage}"):
+    for found in answers[f"mean of means, {name}, ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx(4.0)
 
 
@@ -111,7 +105,7 @@ def test_a_mean_of_means_is_one_whatever_the_loss_is_and_whoever_counts(
 def test_its_report_has_the_token_mean_where_all_counts_are_known_and_else_no_sum_of_unlike_things(
     stage: int, name: str, answers: Answers
 ) -> None:
-    for found in _each(answers, f"mean of means, {name}, ZeRO-{stage}"):
+    for found in answers[f"mean of means, {name}, ZeRO-{stage}"].each():
         expected = _LOSSES.get(name, _TOKEN_MEAN)
         assert found["loss"] == (None if expected is None else pytest.approx(expected))
         assert found["tokens"] == (None if name in _LOSSES else 8)
@@ -120,5 +114,5 @@ def test_its_report_has_the_token_mean_where_all_counts_are_known_and_else_no_su
 @pytest.mark.parametrize("name", _UNKNOWN)
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_no_mean_of_its_micro_batch_needs_a_count(stage: int, name: str, answers: Answers) -> None:
-    for found in _each(answers, f"unknown, {name}, ZeRO-{stage}"):
+    for found in answers[f"unknown, {name}, ZeRO-{stage}"].each():
         assert found["raised"][0].startswith("CountError: the loss has no token count: ")

@@ -80,12 +80,6 @@ def _block(stage: int, counting: Mapping[str, Any]) -> dict[str, Any]:
     return {"stage": stage, "block": {"counting": counting}}
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    """What every rank found."""
-    answers[name].value()
-    return answers[name].values
-
-
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
@@ -93,7 +87,7 @@ def _each(answers: Answers, name: str) -> tuple[Any, ...]:
 def test_a_count_that_is_missing_or_wrong_is_refused_before_anything_is_accumulated(
     stage: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"counts_that_are_missing_or_wrong, ZeRO-{stage}"):
+    for found in answers[f"counts_that_are_missing_or_wrong, ZeRO-{stage}"].each():
         messages = (
             "CountError: 2 forwards in training came since the last backward",
             "CountError: num_tokens is -1",
@@ -120,7 +114,7 @@ def test_a_count_that_is_missing_or_wrong_is_refused_before_anything_is_accumula
     ],
 )
 def test_a_count_that_is_found_nowhere_can_be_given(name: str, message: str, stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"{name}, ZeRO-{stage}"):
+    for found in answers[f"{name}, ZeRO-{stage}"].each():
         assert message in found["raised"] and "engine.backward(loss, num_tokens=n)" in found["raised"]
         assert found["taken in by then"] == 0 and found["moved"] == 4.0
 
@@ -134,20 +128,20 @@ def test_a_count_that_is_found_nowhere_can_be_given(name: str, message: str, sta
     ],
 )
 def test_a_bare_backward_without_a_count_is_refused(how: str, message: str, answers: Answers) -> None:
-    for found in _each(answers, f"bare, {how}"):
+    for found in answers[f"bare, {how}"].each():
         assert found["raised"].startswith(message) and "engine.backward(loss, num_tokens=n)" in found["raised"]
         assert found["taken in by then"] == 0
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_forwards_in_evaluation_and_without_gradients_leave_no_count(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"evaluation, ZeRO-{stage}"):
+    for found in answers[f"evaluation, ZeRO-{stage}"].each():
         assert found == {"moved": pytest.approx(3.0), "tokens": 8}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_a_model_divides_by_is_taken_out_again(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"num_items_in_batch, ZeRO-{stage}"):
+    for found in answers[f"num_items_in_batch, ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx((1 + 2 + 3 + 10) / 4) and found["tokens"] == 4
         assert found["changed"].startswith("CountError: the model was given num_items_in_batch, and the loss is not")
 
@@ -157,7 +151,7 @@ def test_what_a_model_divides_by_is_taken_out_again(stage: int, answers: Answers
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_loss_in_half_precision_warns_once_and_says_by_how_much(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"half, ZeRO-{stage}"):
+    for found in answers[f"half, ZeRO-{stage}"].each():
         assert found["returned"] == "torch.bfloat16"  # as DeepSpeed's own
         assert len(found["warnings"]) == 1 and "rounded by up to 0.39%" in found["warnings"][0]
         assert found["moved"] == pytest.approx(3 * 3.0, rel=0.02)
@@ -165,7 +159,7 @@ def test_a_loss_in_half_precision_warns_once_and_says_by_how_much(stage: int, an
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_sum_may_say_that_nothing_divides_it(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"sums, ZeRO-{stage}"):
+    for found in answers[f"sums, ZeRO-{stage}"].each():
         assert found == pytest.approx(3.0)
 
 
@@ -173,13 +167,13 @@ def test_a_sum_may_say_that_nothing_divides_it(stage: int, answers: Answers) -> 
 def test_a_term_beside_the_mean_is_weighed_by_the_tokens_of_its_micro_batch(stage: int, answers: Answers) -> None:
     tokens, means, terms = (3, 1, 3, 1), (2.0, 6.0, 2.0, 6.0), (8.0, 2.0, 4.0, 6.0)
     true = sum(n * (mean + term) for n, mean, term in zip(tokens, means, terms, strict=True)) / sum(tokens)
-    for found in _each(answers, f"auxiliary, ZeRO-{stage}"):
+    for found in answers[f"auxiliary, ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx(true)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_adversaries_pass_their_counts(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"adversarial, ZeRO-{stage}"):
+    for found in answers[f"adversarial, ZeRO-{stage}"].each():
         assert found["without"].startswith("CountError: 2 forwards in training came since the last backward")
         assert found["discriminator"] == pytest.approx(1.0 + 3.0)
         assert found["generator"] == pytest.approx(2.0 * 3.0)
@@ -187,7 +181,7 @@ def test_adversaries_pass_their_counts(stage: int, answers: Answers) -> None:
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_graph_that_is_kept_can_be_propagated_back_twice(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"retained, ZeRO-{stage}"):
+    for found in answers[f"retained, ZeRO-{stage}"].each():
         assert found == {"moved": pytest.approx(3.0), "tokens": 8}
 
 
@@ -198,7 +192,7 @@ def test_a_graph_that_is_kept_can_be_propagated_back_twice(stage: int, answers: 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_model_that_is_recomputed_or_compiled_takes_the_same_steps(stage: int, how: str, answers: Answers) -> None:
     plain = answers["plain, ZeRO-0"].value()["parameters"]
-    for found in _each(answers, f"{how}, ZeRO-{stage}"):
+    for found in answers[f"{how}, ZeRO-{stage}"].each():
         assert found["parameters"] == pytest.approx(plain, rel=1e-5, abs=1e-6)
         assert found["compiled"] == how.startswith("compiled")
 
@@ -207,7 +201,7 @@ def test_a_model_that_is_recomputed_or_compiled_takes_the_same_steps(stage: int,
 @pytest.mark.parametrize("stage", COMPILED)
 def test_a_model_that_inductor_compiles_takes_the_same_steps(stage: int, answers: Answers) -> None:
     plain = answers["plain, ZeRO-0"].value()["parameters"]
-    for found in _each(answers, f"compiled by inductor, ZeRO-{stage}"):
+    for found in answers[f"compiled by inductor, ZeRO-{stage}"].each():
         assert found["parameters"] == pytest.approx(plain, rel=1e-5, abs=1e-6) and found["compiled"]
 
 
@@ -216,7 +210,7 @@ def test_a_model_that_inductor_compiles_takes_the_same_steps(stage: int, answers
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_window_declared_wrongly_warns_and_is_exact_all_the_same(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"look_ahead, ZeRO-{stage}"):
+    for found in answers[f"look_ahead, ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx([3.0, 3.0])
         assert found["warnings"] == [
             "begin_window declared 10 tokens over all ranks, but 8 came; the step is exact all the same"
@@ -225,7 +219,7 @@ def test_a_window_declared_wrongly_warns_and_is_exact_all_the_same(stage: int, a
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_window_is_declared_once_and_before_it_begins(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"look_ahead, ZeRO-{stage}"):
+    for found in answers[f"look_ahead, ZeRO-{stage}"].each():
         assert found["twice"].startswith(
             "AccumulationError: begin_window was called twice before the first micro-batch"
         )
@@ -234,14 +228,14 @@ def test_a_window_is_declared_once_and_before_it_begins(stage: int, answers: Ans
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_flush_applies_what_there_is_and_says_whether_there_was_anything(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"flushes, ZeRO-{stage}"):
+    for found in answers[f"flushes, ZeRO-{stage}"].each():
         assert (found["nothing"], found["part"], found["nothing again"]) == (False, True, False)
         assert found["moved"] == pytest.approx(2.0) and found["steps"] == 1
 
 
 @pytest.mark.parametrize("stage", [0, 1])
 def test_a_flush_with_different_numbers_of_micro_batches_raises_on_every_rank(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"uneven flush, ZeRO-{stage}"):
+    for found in answers[f"uneven flush, ZeRO-{stage}"].each():
         assert found["raised"].startswith(
             "UnevenMicroBatchesError: ranks have different numbers of micro-batches in step 1: 1 on rank 1, 2 on rank 0"
         )
@@ -255,7 +249,7 @@ def test_reductions_held_back_to_the_boundary_change_no_step(
     stage: int, dtype: str, offload: bool, answers: Answers
 ) -> None:
     whole, flushed = (6 + 6 + 2 + 6 + 10 + 2) / 10, (6 + 6 + 6 + 10) / 8
-    for found in _each(answers, f"boundary, ZeRO-{stage} {dtype} {offload}"):
+    for found in answers[f"boundary, ZeRO-{stage} {dtype} {offload}"].each():
         assert found["moved"] == pytest.approx([whole, whole, flushed], rel=1e-2 if dtype == "bf16" else 1e-6)
         assert found["norms"] == pytest.approx([2 * whole, 2 * whole, 2 * flushed], rel=1e-2)
         assert found["reductions"] == [1, 1, 1]

@@ -54,27 +54,22 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    answers[name].value()
-    return answers[name].values
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_hook_on_the_loss_does_what_it_does_in_stock_deepspeed(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"hook_on_the_loss ZeRO-{stage}"):
+    for found in answers[f"hook_on_the_loss ZeRO-{stage}"].each():
         assert found["ours"] == found["stock"] == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_forward_of_the_next_micro_batch_may_come_before_the_step(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"forward_ahead ZeRO-{stage}"):
+    for found in answers[f"forward_ahead ZeRO-{stage}"].each():
         # The means of (2, 4, 4, 1) and of (1, 5), then 1.
         assert found["moved"] == pytest.approx(11 / 4 + 3.0 + 1.0) and found["tokens"] == 2 * 2
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_destroyed_engine_lets_go_of_its_optimizer_and_its_parameters(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"destroyed ZeRO-{stage}"):
+    for found in answers[f"destroyed ZeRO-{stage}"].each():
         assert found["steps"] == pytest.approx([2.0, 2.0])
         if not stage:
             assert found["left behind"] == [] and found["by hand"] == pytest.approx(6.0)
@@ -84,14 +79,14 @@ def test_a_destroyed_engine_lets_go_of_its_optimizer_and_its_parameters(stage: i
 def test_adagrad_is_stepped_in_the_right_order_and_watched_where_deepspeed_keeps_it(
     stage: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"adagrad ZeRO-{stage}"):
+    for found in answers[f"adagrad ZeRO-{stage}"].each():
         # Its first step is the learning rate, its second that over the root of two.
         assert found["steps"] == pytest.approx([0.5, 0.5 / 2**0.5])
         assert found["past"].startswith("SteppedPastEngineError")
 
 
 def test_a_window_that_can_not_be_applied_is_given_up_by_loading_a_checkpoint(answers: Answers) -> None:
-    for found in _each(answers, "declared_too_much ZeRO-2"):
+    for found in answers["declared_too_much ZeRO-2"].each():
         said = "AccumulationError: begin_window declared 10 tokens over all ranks, but 12 came; "
         assert found["said"][0].startswith(said) and found["said"][1].startswith(said)
         assert "load_checkpoint gives this window up" in found["said"][0]
@@ -100,13 +95,13 @@ def test_a_window_that_can_not_be_applied_is_given_up_by_loading_a_checkpoint(an
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_a_count_is_bounded_by_the_mask_where_that_is_counted(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"masked ZeRO-{stage}"):
+    for found in answers[f"masked ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx(3.0)
         assert found["above"].startswith("CountError: num_tokens is 7, but the batch has 6 places in its loss mask")
 
 
 def test_a_batch_size_that_is_none_is_refused(answers: Answers) -> None:
-    for found in _each(answers, "sizes ZeRO-1"):
+    for found in answers["sizes ZeRO-1"].each():
         for said, (name, size) in zip(
             found,
             [(name, size) for name in ("train_batch_size", "micro_batch_size") for size in ("0", "-8", "8.0", "True")],
@@ -117,7 +112,7 @@ def test_a_batch_size_that_is_none_is_refused(answers: Answers) -> None:
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_the_banner_says_where_no_norm_is_taken_that_would_see_a_broken_gradient(takes: bool, answers: Answers) -> None:
-    for found in _each(answers, f"unseen_norm {takes} ZeRO-2"):
+    for found in answers[f"unseen_norm {takes} ZeRO-2"].each():
         assert ("not checked: gradients that are not finite" in found["banner"]) is not takes
         assert found["finite"] is takes
 
@@ -125,7 +120,7 @@ def test_the_banner_says_where_no_norm_is_taken_that_would_see_a_broken_gradient
 @pytest.mark.parametrize("never", [False, True])
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_loop_that_leaves_steps_out_is_warned_once(stage: int, never: bool, answers: Answers) -> None:
-    for found in _each(answers, f"steps_left_out {never} ZeRO-{stage}"):
+    for found in answers[f"steps_left_out {never} ZeRO-{stage}"].each():
         (said,) = found["warned"]
         assert said.startswith(
             "BoundaryMissedWarning: 4 backwards came without an engine.step(), and gradient_accumulation_steps is 4: "
@@ -134,13 +129,13 @@ def test_a_loop_that_leaves_steps_out_is_warned_once(stage: int, never: bool, an
 
 def test_several_losses_of_a_micro_batch_are_no_loop_that_leaves_steps_out(answers: Answers) -> None:
     """On ZeRO-3, which adds to what it has reduced; on others the second at the boundary is refused."""
-    for found in _each(answers, "several_losses ZeRO-3"):
+    for found in answers["several_losses ZeRO-3"].each():
         assert found["warned"] == [] and found["moved"] == pytest.approx(3.0) and found["tokens"] == 2 * 8
 
 
 def test_a_model_that_fails_by_itself_is_not_taken_for_a_lost_rank(answers: Answers) -> None:
     answer = answers["noise ZeRO-1"]
-    for found in _each(answers, "noise ZeRO-1"):
+    for found in answers["noise ZeRO-1"].each():
         assert found["raised"].startswith("RuntimeError: timed out while waiting for the peer of skip_connection")
         assert found["seconds"] < 2.0
     assert "lost its peers" not in "".join(answer.outputs)
@@ -152,7 +147,7 @@ def test_a_model_that_fails_by_itself_is_not_taken_for_a_lost_rank(answers: Answ
 def test_in_float16_a_first_micro_batch_with_few_tokens_costs_one_step_at_most(
     stage: int, first: int, scale: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"exceptional_first {first} {scale} ZeRO-{stage}"):
+    for found in answers[f"exceptional_first {first} {scale} ZeRO-{stage}"].each():
         assert found["applied"][1:] == [True] * 5, found
         assert found["moved"] == pytest.approx(sum(found["applied"]) / 1024, rel=1e-2)
 
@@ -160,19 +155,19 @@ def test_in_float16_a_first_micro_batch_with_few_tokens_costs_one_step_at_most(
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_mean_over_no_token_weighs_nothing_whatever_is_around_it(stage: int, dtype: str, answers: Answers) -> None:
-    plain = _each(answers, f"empty_among plain {dtype} ZeRO-{stage}")[0]
+    plain = answers[f"empty_among plain {dtype} ZeRO-{stage}"].each()[0]
     for way in _SEEN:
-        for found in _each(answers, f"empty_among {way} {dtype} ZeRO-{stage}"):
+        for found in answers[f"empty_among {way} {dtype} ZeRO-{stage}"].each():
             assert found["applied"], way
             assert found["parameters"] == pytest.approx(plain["parameters"], rel=1e-5 if dtype == "fp32" else 1e-2)
-    for found in _each(answers, f"empty_among by hand {dtype} ZeRO-{stage}"):
+    for found in answers[f"empty_among by hand {dtype} ZeRO-{stage}"].each():
         assert found["skipped because"] == "non-finite loss"
 
 
 def test_what_can_not_be_seen_is_let_pass_only_where_a_norm_would_tell(answers: Answers) -> None:
-    for found in _each(answers, "empty_among beside a term without a norm ZeRO-0"):
+    for found in answers["empty_among beside a term without a norm ZeRO-0"].each():
         assert found["skipped because"] == "non-finite loss"
-    for found in _each(answers, "empty_among beside a term fp16 ZeRO-2"):
+    for found in answers["empty_among beside a term fp16 ZeRO-2"].each():
         assert found["skipped because"] == "non-finite loss" and found["scale is kept"]
-    for found in _each(answers, "empty_among plain fp16 ZeRO-2"):
+    for found in answers["empty_among plain fp16 ZeRO-2"].each():
         assert found["applied"] and found["scale is kept"]

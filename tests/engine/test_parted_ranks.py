@@ -39,11 +39,6 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    answers[name].value()
-    return answers[name].values
-
-
 _EVERYWHERE = [(dtype, stage, reduced) for dtype in DTYPES for stage in STAGES for reduced in WAYS]
 
 
@@ -52,7 +47,7 @@ _EVERYWHERE = [(dtype, stage, reduced) for dtype in DTYPES for stage in STAGES f
 def test_a_flush_where_one_rank_has_opened_a_window_says_so_on_both(
     dtype: str, stage: int, reduced: bool, warm: bool, answers: Answers
 ) -> None:
-    for found in _each(answers, f"uneven {warm} {dtype} ZeRO-{stage} {reduced}"):
+    for found in answers[f"uneven {warm} {dtype} ZeRO-{stage} {reduced}"].each():
         assert found["flush"].startswith(_UNEVEN.format(2 if warm else 1))
         if reduced:
             assert found["again"].startswith(_UNEVEN.format(2 if warm else 1))
@@ -65,7 +60,7 @@ def test_a_flush_where_one_rank_has_opened_a_window_says_so_on_both(
 def test_a_flush_of_nothing_after_a_forward_on_one_rank_leaves_the_next_window_whole(
     dtype: str, stage: int, reduced: bool, answers: Answers
 ) -> None:
-    for rank, found in enumerate(_each(answers, f"nothing {dtype} ZeRO-{stage} {reduced}")):
+    for rank, found in enumerate(answers[f"nothing {dtype} ZeRO-{stage} {reduced}"].each()):
         assert found["flush"] == "returned False", rank
         assert found["moved"] == pytest.approx(3.0) and found["tokens"] == 8
 
@@ -74,7 +69,7 @@ def test_a_flush_of_nothing_after_a_forward_on_one_rank_leaves_the_next_window_w
 def test_a_declaration_after_a_forward_on_one_rank_is_heard_by_both(
     dtype: str, stage: int, reduced: bool, answers: Answers
 ) -> None:
-    for found in _each(answers, f"declared {dtype} ZeRO-{stage} {reduced}"):
+    for found in answers[f"declared {dtype} ZeRO-{stage} {reduced}"].each():
         assert found["moved"] == pytest.approx(3.0) and found["tokens"] == 12
 
 

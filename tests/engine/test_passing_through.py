@@ -41,17 +41,12 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    answers[name].value()
-    return answers[name].values
-
-
 @pytest.mark.parametrize("accumulation", ACCUMULATIONS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_another_engines_backward_takes_its_gradient_unchanged_and_leaves_none(
     stage: int, accumulation: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"frozen {accumulation}, ZeRO-{stage}"):
+    for found in answers[f"frozen {accumulation}, ZeRO-{stage}"].each():
         tokens = sum(8 - 2 * micro_batch for micro_batch in range(accumulation))
         mean = sum((micro_batch + 1.0) * (8 - 2 * micro_batch) for micro_batch in range(accumulation)) / tokens
         assert found["discriminator"] == pytest.approx([mean, mean])
@@ -61,32 +56,32 @@ def test_another_engines_backward_takes_its_gradient_unchanged_and_leaves_none(
 
 
 def test_the_other_engine_may_be_stock_deepspeeds(answers: Answers) -> None:
-    for found in _each(answers, "stock generator"):
+    for found in answers["stock generator"].each():
         assert found["generator"] == pytest.approx(6.0) and found["discriminator"] == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_parameters_that_another_engines_backward_would_train_are_refused(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"trainable raise, ZeRO-{stage}"):
+    for found in answers[f"trainable raise, ZeRO-{stage}"].each():
         assert found["raised"].startswith(_TRAINED) and "engine.module.requires_grad_(False)" in found["raised"]
         assert found["taken in"] == 0
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_whoever_has_that_counted_gets_the_other_engines_gradient_right(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"trainable count, ZeRO-{stage}"):
+    for found in answers[f"trainable count, ZeRO-{stage}"].each():
         assert found["raised"] is None and found["generator"] == pytest.approx(6.0) and found["taken in"] == 0
-    for found in _each(answers, "warned about"):
+    for found in answers["warned about"].each():
         assert len(found["warned"]) == 1 and found["generator"] == pytest.approx(6.0)
 
 
 def test_a_gradient_that_is_asked_for_beside_is_no_micro_batch(answers: Answers) -> None:
-    for found in _each(answers, "other gradients False"):
+    for found in answers["other gradients False"].each():
         assert found["steps"] == pytest.approx([2.0, 4.0]) and found["tokens"] == 2
 
 
 def test_a_bare_backward_after_it_is_refused_because_deepspeed_does_not_announce_it(answers: Answers) -> None:
-    for found in _each(answers, "other gradients True"):
+    for found in answers["other gradients True"].each():
         assert found["raised"].startswith("loss.backward() was called once more on an output") and not found["taken in"]
 
 
@@ -94,5 +89,5 @@ def test_a_bare_backward_after_it_is_refused_because_deepspeed_does_not_announce
 def test_a_model_that_is_recomputed_as_a_whole_is_not_taken_for_one_that_is_left_out(
     stage: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"recomputed, ZeRO-{stage}"):
+    for found in answers[f"recomputed, ZeRO-{stage}"].each():
         assert found["moved"] == pytest.approx(3.0)

@@ -61,15 +61,9 @@ def answers() -> Answers:
     return launch(jobs)
 
 
-def _each(answers: Answers, name: str) -> tuple[Any, ...]:
-    """What every rank found."""
-    answers[name].value()
-    return answers[name].values
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_error_about_a_step_comes_when_deepspeed_has_finished_it(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"error after, ZeRO-{stage}"):
+    for found in answers[f"error after, ZeRO-{stage}"].each():
         assert found["raised"].startswith("NonFiniteLossError: a loss of the window is infinite or not a number")
         assert found["then"] == {
             "moved": pytest.approx(2.0),
@@ -83,7 +77,7 @@ def test_an_error_about_a_step_comes_when_deepspeed_has_finished_it(stage: int, 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_window_after_such_an_error_is_whole(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"error after, ZeRO-{stage}"):
+    for found in answers[f"error after, ZeRO-{stage}"].each():
         assert found["between"]["open"] == 1 and found["between"]["moved"] == pytest.approx(2.0)
         assert found["last"] == pytest.approx(15.0)
         assert (found["end"]["micro_steps"], found["end"]["report"]) == (6, [3, 2, 4, True])
@@ -93,14 +87,14 @@ def test_the_window_after_such_an_error_is_whole(stage: int, answers: Answers) -
 @pytest.mark.parametrize("stage", [0, 1])
 def test_totals_from_before_an_error_are_not_those_of_the_step(stage: int, more: str, answers: Answers) -> None:
     values = [1.0, 3.0, 1.0, *(value for rank in _MORE[more] for value in rank)]
-    for found in _each(answers, f"error inside, {more}, ZeRO-{stage}"):
+    for found in answers[f"error inside, {more}, ZeRO-{stage}"].each():
         assert found["refused"].startswith("UnevenMicroBatchesError") and found["flushed"]
         assert found["moved"] == pytest.approx(sum(values) / len(values))
         assert found["report"] == [1, len(values) // 2, len(values), True]
 
 
 def test_totals_that_were_known_when_a_step_failed_are_not_those_of_the_next(answers: Answers) -> None:
-    for found in _each(answers, "error at the step"):
+    for found in answers["error at the step"].each():
         assert found["refused"].startswith("LossScaleMovedError")
         assert found["told"].startswith("StepOrderError: step 1 went b r b r n u z")
         assert found["report"] == [1, 2, 4, True]
@@ -108,7 +102,7 @@ def test_totals_that_were_known_when_a_step_failed_are_not_those_of_the_next(ans
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_flush_after_the_backward_at_the_boundary_reduces_nothing_again(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"flush after, ZeRO-{stage}"):
+    for found in answers[f"flush after, ZeRO-{stage}"].each():
         assert found["flushed"] and found["reductions"] == (1 if stage < 2 else 2)
         assert found["first"]["moved"] == pytest.approx((1 + 2 + 1 + 4) / 4)
         assert found["first"]["report"] == [1, 2, 4, True] and found["first"]["micro_steps"] % 2 == 0
@@ -118,14 +112,14 @@ def test_a_flush_after_the_backward_at_the_boundary_reduces_nothing_again(stage:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_window_declared_with_fewer_tokens_than_ranks_is_exact_and_silent(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"declared one, ZeRO-{stage}"):
+    for found in answers[f"declared one, ZeRO-{stage}"].each():
         assert found["warnings"] == [] and found["because"] is None
         assert found["moved"] == pytest.approx(4.0) and found["report"] == [1, 1, 1, True]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_window_declared_without_a_token_is_skipped_silently(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"declared none, ZeRO-{stage}"):
+    for found in answers[f"declared none, ZeRO-{stage}"].each():
         assert found["warnings"] == [] and found["because"] == "no counted token"
         assert found["moved"] == 0.0 and found["skipped_steps"] == 1
 
@@ -134,7 +128,7 @@ def test_a_window_declared_without_a_token_is_skipped_silently(stage: int, answe
 def test_a_rank_without_a_micro_batch_takes_part_in_a_step_that_is_only_warned_about(
     name: str, answers: Answers
 ) -> None:
-    for found in _each(answers, f"nothing, {name}"):
+    for found in answers[f"nothing, {name}"].each():
         assert len(found["warnings"]) == 1 and found["misuses"] == {"UnevenMicroBatchesError": 1}
         assert "0 on rank 1, 1 on rank 0" in found["warnings"][0]
         assert found["refused"] == "nothing" and found["first"]["moved"] == pytest.approx(5.0 + 3.0)
@@ -145,14 +139,14 @@ def test_a_rank_without_a_micro_batch_takes_part_in_a_step_that_is_only_warned_a
 
 @pytest.mark.parametrize("name", _NOTHING_IN_ZERO)
 def test_where_such_a_rank_has_no_step_to_take_all_of_them_are_stopped(name: str, answers: Answers) -> None:
-    for found in _each(answers, f"nothing, {name}"):
+    for found in answers[f"nothing, {name}"].each():
         assert found["refused"].startswith("UnevenMicroBatchesError") and "0 on rank 1, 1 on rank 0" in found["refused"]
         assert found["first"]["moved"] == pytest.approx(5.0) and found["first"]["global_steps"] == 1
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_scaled_loss_that_is_never_propagated_back_stops_the_step(stage: int, answers: Answers) -> None:
-    for found in _each(answers, f"scaled, 1, ZeRO-{stage}"):
+    for found in answers[f"scaled, 1, ZeRO-{stage}"].each():
         assert found["raised"].startswith(
             "AccumulationError: a loss that engine.scale returned was never propagated back, but its tokens are in the"
         )
@@ -163,7 +157,7 @@ def test_a_scaled_loss_that_is_never_propagated_back_stops_the_step(stage: int, 
 def test_a_scaled_loss_that_another_micro_batch_follows_is_missed_among_the_backwards(
     stage: int, answers: Answers
 ) -> None:
-    for found in _each(answers, f"scaled, 2, ZeRO-{stage}"):
+    for found in answers[f"scaled, 2, ZeRO-{stage}"].each():
         assert (
             found["raised"].startswith("StepOrderError: step 1 went b r n ") and "a step of 2 micro-" in found["raised"]
         )
@@ -174,7 +168,7 @@ def test_a_scaled_loss_that_another_micro_batch_follows_is_missed_among_the_back
 def test_a_window_can_be_declared_after_any_forward_that_is_not_propagated_back(
     stage: int, how: str, answers: Answers
 ) -> None:
-    for found in _each(answers, f"warmed up by {how}, ZeRO-{stage}"):
+    for found in answers[f"warmed up by {how}, ZeRO-{stage}"].each():
         assert found["raised"] == "nothing"
         assert found["moved"] == pytest.approx((50.0 + 10.0) / 2) and found["report"] == [1, 2, 4, True]
 
@@ -182,7 +176,7 @@ def test_a_window_can_be_declared_after_any_forward_that_is_not_propagated_back(
 @pytest.mark.parametrize("log", [False, True], ids=["", "log"])
 @pytest.mark.parametrize("stage", [0, 1])
 def test_the_norm_of_a_report_that_nobody_asks_for_is_not_read(stage: int, log: bool, answers: Answers) -> None:
-    for rank, found in enumerate(_each(answers, f"report, {log}, ZeRO-{stage}")):
+    for rank, found in enumerate(answers[f"report, {log}, ZeRO-{stage}"].each()):
         assert found["norm"] == pytest.approx(6.0) and found["same"]
         # One for each line of the log, which rank 0 writes.
         assert found["reads"] == ([2, 2, 2] if log and rank == 0 else [0, 1, 1])
